@@ -1,0 +1,1 @@
+"""Model clients: one call, one request on the wire, one value back."""

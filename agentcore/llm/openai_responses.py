@@ -1,0 +1,172 @@
+"""The OpenAI Responses API through the official client. The only module that imports `openai`.
+
+The client's own retries and its parsing stay out of it: one `create` is at most one request on
+the wire, the request bytes are those that the context manifest hashes, and the reply body comes
+back as text.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+import httpx2
+import openai
+from openai import OpenAI, Stream
+
+from agentcore.canonical import clean_text
+from agentcore.context import ContextError, request_bytes
+from agentcore.decisions import MAX_BODY
+from agentcore.llm.base import ModelFailure, ModelReply
+from agentcore.values import Json
+
+CONNECT_TIMEOUT = 5.0
+MAX_RETRY_AFTER = 24 * 3600.0
+_TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+_NO_QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+
+_clients: dict[tuple[int, str, str | None], OpenAI] = {}
+_lock = threading.Lock()
+
+
+class ResponsesClient:
+    """`POST {base_url}/responses`. Safe to share between threads and to carry through a fork."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api_key = api_key
+        self._base_url = base_url or None
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"ResponsesClient(base_url={self._base_url!r})"
+
+    def create(self, *, request: dict[str, Json], timeout: float) -> ModelReply | ModelFailure:
+        """Send `request` once and return the body text, or why there is none. Never raises.
+
+        `timeout` (seconds) bounds connecting, each read, and the sum, looked at after each part
+        of the body.
+        """
+        if not self._api_key:
+            return ModelFailure("no_api_key", "no API key is configured", False)
+        try:
+            data = request_bytes(_stateless(request))
+        except ContextError as error:
+            return self._failure("request_not_json", error, transient=False)
+        try:
+            return self._send(data, timeout)
+        except (openai.APITimeoutError, httpx2.TimeoutException) as error:
+            return self._failure("timeout", error)
+        except openai.APIStatusError as error:
+            return self._status_failure(error)
+        except (openai.APIConnectionError, httpx2.TransportError) as error:
+            return self._failure("connection_error", error)
+        except UnicodeDecodeError as error:
+            return self._failure("reply_not_utf8", error)
+        except Exception as error:  # noqa: BLE001  whatever else it raises is a failed call
+            return self._failure("client_error", error)
+
+    def _send(self, data: bytes, timeout: float) -> ModelReply | ModelFailure:
+        client = _client(self._api_key, self._base_url)
+        end = self._clock() + timeout
+        limit = openai.Timeout(timeout, connect=min(CONNECT_TIMEOUT, timeout))
+        # `stream` is about the HTTP body only: it is read here, within its limits.
+        stream = client.post(
+            "/responses",
+            content=data,
+            cast_to=object,
+            stream=True,
+            stream_cls=Stream[object],
+            options={
+                "timeout": limit,
+                "max_retries": 0,
+                "follow_redirects": False,
+                "security": {"bearer_auth": True},
+            },
+        )
+        body = bytearray()
+        try:
+            for part in stream.response.iter_bytes():
+                body += part
+                if len(body) > MAX_BODY:
+                    return ModelFailure("reply_too_large", f"over {MAX_BODY} bytes", False)
+                if self._clock() > end:
+                    return ModelFailure("timeout", "the body did not end in time", True)
+        finally:
+            stream.response.close()
+        return ModelReply(body.decode("utf-8"))
+
+    def _status_failure(self, error: openai.APIStatusError) -> ModelFailure:
+        status = error.status_code
+        code = str(error.code or error.type or f"http_{status}")
+        transient = status >= 500 or status in _TRANSIENT_STATUS
+        if _NO_QUOTA & {str(error.code), str(error.type)}:
+            transient = False
+        after = retry_after(error.response.headers) if transient else None
+        return self._failure(code, error, transient, after)
+
+    def _failure(
+        self,
+        code: str,
+        error: Exception,
+        transient: bool = True,
+        after: float | None = None,
+    ) -> ModelFailure:
+        detail = f"{type(error).__name__}: {error}"
+        detail = detail.replace(self._api_key or "\0", "[key]")
+        return ModelFailure(clean_text(code, 80), clean_text(detail, 500), transient, after)
+
+
+def retry_after(headers: httpx2.Headers) -> float | None:
+    """Seconds the provider asks to wait (0 to a day), or None.
+
+    Read from `retry-after-ms`, then `Retry-After` in seconds or as an HTTP date; a date counts
+    from the reply's own `Date`, so no clock of ours is compared with theirs.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return min(milliseconds / 1000, MAX_RETRY_AFTER)
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is None and value and headers.get("date"):
+        try:
+            until, at = parsedate_to_datetime(value), parsedate_to_datetime(headers["date"])
+            seconds = max(0.0, (until - at).total_seconds())
+        except (TypeError, ValueError):
+            return None
+    return None if seconds is None else min(seconds, MAX_RETRY_AFTER)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _stateless(request: dict[str, Json]) -> dict[str, Json]:
+    # The one strategy of history here: nothing stored remotely, reasoning comes back encrypted.
+    include = list(request.get("include") or [])
+    if "reasoning.encrypted_content" not in include:
+        include.append("reasoning.encrypted_content")
+    return {**request, "store": False, "include": include}
+
+
+def _client(api_key: str, base_url: str | None) -> OpenAI:
+    """The client of this process; connections must not be shared across a fork."""
+    key = (os.getpid(), api_key, base_url)
+    with _lock:
+        client = _clients.get(key)
+        if client is None:
+            client = OpenAI(api_key=api_key, base_url=base_url, max_retries=0)
+            _clients[key] = client
+        return client
