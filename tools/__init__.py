@@ -1,0 +1,45 @@
+"""Declare typed Python functions as tools: schema, effect, contract, approval, probe.
+
+`from tools import tool, ToolContext, Effect, Key, Approval, ...` is all that a tool app needs.
+"""
+
+from __future__ import annotations
+
+from agentcore.values import (
+    Absent,
+    Effect,
+    Found,
+    Inconclusive,
+    Key,
+    Natural,
+    NoContract,
+    Pending,
+    Preview,
+    Query,
+)
+from tools.context import ToolContext
+from tools.errors import Ambiguous, NotSent, Rejected
+from tools.spec import Approval, ApprovalRule, Retry, Tool, ToolSpec, tool
+
+__all__ = [
+    "Absent",
+    "Ambiguous",
+    "Approval",
+    "ApprovalRule",
+    "Effect",
+    "Found",
+    "Inconclusive",
+    "Key",
+    "Natural",
+    "NoContract",
+    "NotSent",
+    "Pending",
+    "Preview",
+    "Query",
+    "Rejected",
+    "Retry",
+    "Tool",
+    "ToolContext",
+    "ToolSpec",
+    "tool",
+]

@@ -1,0 +1,284 @@
+"""How a tool is declared: `@tool(...)` on a typed function, and the value it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+
+from pydantic import BaseModel
+
+from agentcore.values import Contract, Effect, Json, Preview, ProbeVerdict
+from tools import registry, rules
+from tools.context import ToolContext
+from tools.parameters import read_signature
+from tools.strict import Problem
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PROBE_AFTER = (5.0, 30.0, 120.0, 600.0, 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often an attempt may be made, and which exceptions prove that nothing was sent.
+
+    On a write only NotSent and the exceptions of `on` allow another attempt; an ambiguous error
+    in `on` is refused (E005).
+    """
+
+    max_attempts: int = 3
+    on: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ValueError("a tool needs at least one attempt")
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """When a person is asked. Made by `Approval.never`, `always` and `when`."""
+
+    mode: Literal["never", "always", "when"]
+    role: str = ""
+    count: int = 1
+    ttl: timedelta | None = None
+    condition: Callable[[ToolContext, Any], bool] | None = None
+
+    @property
+    def rule(self) -> str:
+        """The rule's name for the record."""
+        if self.condition is None:
+            return self.mode
+        return f"when:{getattr(self.condition, '__qualname__', type(self.condition).__name__)}"
+
+
+class Approval:
+    """Makes approval rules. `role` names who decides, `count` how many, `ttl` how long it waits."""
+
+    @staticmethod
+    def never() -> ApprovalRule:
+        """Nobody is asked."""
+        return ApprovalRule("never")
+
+    @staticmethod
+    def always(*, role: str, count: int = 1, ttl: timedelta | None = None) -> ApprovalRule:
+        """Each call waits for a person."""
+        return ApprovalRule("always", role, count, ttl)
+
+    @staticmethod
+    def when(
+        condition: Callable[[ToolContext, Any], bool],
+        *,
+        role: str,
+        count: int = 1,
+        ttl: timedelta | None = None,
+    ) -> ApprovalRule:
+        """A call waits for a person when `condition(ctx, params)` is true."""
+        return ApprovalRule("when", role, count, ttl, condition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One version of one tool, as declared. `problems` are the findings of the system checks."""
+
+    name: str  # app_label.function
+    wire_name: str  # app_label__function
+    fn: Callable[..., Any]
+    description: str
+    params_model: type[BaseModel]
+    schema: dict[str, Json]
+    result_type: Any
+    effect: Effect
+    contract: Contract | None
+    version: str
+    identity: tuple[str, ...] | Callable[[ToolContext, Any], Any]
+    scope: Literal["run", "tenant"]
+    horizon: timedelta | None
+    resource: Callable[[ToolContext, Any], str] | None
+    approval: ApprovalRule
+    timeout: float  # seconds
+    retry: Retry
+    scopes: tuple[str, ...]
+    redact: tuple[str, ...]
+    max_calls_per_run: int | None
+    accepted_is_done: bool
+    repeatable: bool
+    owner: str
+    compensation: str  # name of the tool that undoes this one; for people, never called by itself
+    described: frozenset[str]
+    preview_fn: Callable[..., Any] | None = None
+    probe_fn: Callable[..., Any] | None = None
+    probe_after: tuple[float, ...] = PROBE_AFTER  # seconds since the attempt became unknown
+    postcondition_fn: Callable[..., Any] | None = None
+    problems: tuple[Problem, ...] = field(default=())
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a mistake keeps the tool from being used."""
+        return any(problem.code.startswith("E") for problem in self.problems)
+
+    def wire(self) -> dict[str, Json]:
+        """The tool as a function of the Responses API."""
+        return {
+            "type": "function",
+            "name": self.wire_name,
+            "description": self.description,
+            "parameters": self.schema,
+            "strict": True,
+        }
+
+    def manifest(self) -> dict[str, Json]:
+        """Everything that makes this version what it is, as JSON without floats."""
+        contract = self.contract
+        detail = {
+            name: int(value.total_seconds())
+            for name in ("retention", "settle")
+            if isinstance(value := getattr(contract, name, None), timedelta)
+        }
+        identity = self.identity
+        return {
+            "name": self.name,
+            "version": self.version,
+            "owner": self.owner,
+            "compensation": self.compensation,
+            "effect": str(self.effect),
+            "contract": {"name": contract.name if contract else "", **detail},
+            "identity": list(identity) if isinstance(identity, tuple) else "function",
+            "scope": self.scope,
+            "approval": self.approval.rule,
+            "timeout_ms": round(self.timeout * 1000),
+            "max_attempts": self.retry.max_attempts,
+            "retry_on": sorted(kind.__name__ for kind in self.retry.on),
+            "probe": self.probe_fn is not None,
+            "scopes": list(self.scopes),
+            "function": self.wire(),
+        }
+
+
+class Tool(Generic[P, R]):
+    """A declared tool: call it like the function; hang preview, probe and post-condition on it."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        update_wrapper(self, spec.fn)
+        self.spec = spec
+        self._declared = spec.problems
+        self._amend()
+
+    def __call__(self, ctx: ToolContext, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.spec.fn(ctx, *args, **kwargs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name} v{self.spec.version}>"
+
+    def _amend(self, **changes: Any) -> None:
+        spec = replace(self.spec, problems=self._declared, **changes)
+        self.spec = replace(spec, problems=self._declared + rules.examine(spec))
+        registry.register(self.spec)
+
+    def preview(self, function: Callable[[ToolContext, Any], Preview]) -> Any:
+        """Decorator: reads, for the reviewer, what the write would change."""
+        self._amend(preview_fn=function)
+        return function
+
+    def probe(self, *args: Any, after: tuple[float, ...] | list[float] = PROBE_AFTER) -> Any:
+        """Decorator, bare or with `after` (seconds): asks the downstream about the effect."""
+        if args:
+            self._amend(probe_fn=args[0])
+            return args[0]
+
+        def attach(
+            function: Callable[[ToolContext, Any], ProbeVerdict],
+        ) -> Callable[[ToolContext, Any], ProbeVerdict]:
+            self._amend(probe_fn=function, probe_after=tuple(float(item) for item in after))
+            return function
+
+        return attach
+
+    def postcondition(self, function: Callable[[ToolContext, Any, Any], bool]) -> Any:
+        """Decorator: reads whether the effect is really there."""
+        self._amend(postcondition_fn=function)
+        return function
+
+
+def tool(
+    *,
+    effect: Effect,
+    contract: Contract | None = None,
+    identity: tuple[str, ...] = (),
+    key: Callable[[ToolContext, Any], Any] | None = None,
+    scope: Literal["run", "tenant"] = "run",
+    horizon: timedelta | None = None,
+    resource: Callable[[ToolContext, Any], str] | None = None,
+    approval: ApprovalRule | None = None,
+    timeout: float = 20.0,
+    retry: Retry | None = None,
+    scopes: tuple[str, ...] = (),
+    redact: tuple[str, ...] = (),
+    version: str = "1",
+    max_calls_per_run: int | None = None,
+    accepted_is_done: bool = False,
+    repeatable: bool = False,
+    owner: str = "",
+    compensation: str = "",
+    app_label: str = "",
+) -> Callable[[Callable[Concatenate[ToolContext, P], R]], Tool[P, R]]:
+    """Declare a function as a tool and register it.
+
+    `timeout` is in seconds. A mistake that `manage.py check` can show does not raise here: the
+    tool is registered as rejected and can neither be offered nor run.
+    """
+
+    if timeout <= 0:
+        raise ValueError("a timeout is a positive number of seconds")
+
+    def declare(function: Callable[Concatenate[ToolContext, P], R]) -> Tool[P, R]:
+        read = read_signature(function)
+        label = app_label or app_label_of(function.__module__)
+        problems = read.problems
+        if key is not None and identity:
+            problems += (Problem("E001", "give `identity` or `key`, not both"),)
+        return Tool(
+            ToolSpec(
+                name=f"{label}.{function.__name__}",
+                wire_name=f"{label}__{function.__name__}",
+                fn=function,
+                description=read.description,
+                params_model=read.model,
+                schema=read.schema,
+                result_type=read.result_type,
+                effect=effect,
+                contract=contract,
+                version=version,
+                identity=key or tuple(identity),
+                scope=scope,
+                horizon=horizon,
+                resource=resource,
+                approval=approval or Approval.never(),
+                timeout=timeout,
+                retry=retry or Retry(),
+                scopes=tuple(scopes),
+                redact=tuple(redact),
+                max_calls_per_run=max_calls_per_run,
+                accepted_is_done=accepted_is_done,
+                repeatable=repeatable,
+                owner=owner,
+                compensation=compensation,
+                described=read.described,
+                problems=problems,
+            )
+        )
+
+    return declare
+
+
+def app_label_of(module: str) -> str:
+    """The package that holds the tools: `a.b.refund_desk.agent_tools.orders` -> `refund_desk`."""
+    parts = module.split(".")
+    if "agent_tools" in parts[1:]:
+        return parts[parts.index("agent_tools", 1) - 1]
+    return parts[-2] if len(parts) > 1 else parts[0].strip("_")
