@@ -1,0 +1,42 @@
+# `make demo` and `make test` are all that is needed; both set up .venv at the first time.
+PYTHON ?= python3
+ARGS ?=
+RUN := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test lint bench requirements lock
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.ready ## Set everything up and carry one real run through
+	@$(RUN) -m examples.refund_desk.demo $(ARGS)
+
+run: .venv/.ready ## Start the services alone: servers, web, one worker (PORT=8000 to choose)
+	@AGENTCORE_PORT="$(PORT)" $(RUN) -m config.serve $(ARGS)
+
+test: .venv/.ready ## Run the tests (ARGS="tests/agentcore -x" to choose)
+	@$(RUN) -m pytest $(ARGS)
+
+lint: .venv/.ready ## Check style, types, layers and migrations
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	.venv/bin/lint-imports
+	$(RUN) -W "ignore:Got an error checking a consistent migration history:RuntimeWarning" \
+		manage.py makemigrations --check --dry-run
+
+bench: .venv/.ready ## Measure what can be measured so far
+	@$(RUN) -m bench $(ARGS)
+
+requirements: .venv/.ready ## Show each requirement with the tests that prove it
+	@$(RUN) -m tests.requirements_report $(ARGS)
+
+lock: .venv/.ready ## Make requirements.lock anew (ARGS=--upgrade for newer versions)
+	UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 .venv/bin/uv pip compile pyproject.toml --extra embedded \
+		--group dev --group lint --universal --generate-hashes --no-emit-index-url \
+		--python-version 3.11 --custom-compile-command "make lock" --quiet \
+		-o requirements.lock $(ARGS)
+
+.venv/.ready: requirements.lock config/bootstrap.sh
+	@sh config/bootstrap.sh $(PYTHON)

@@ -1,0 +1,95 @@
+"""The options of the runtime: one frozen, checked object. An unknown key is an error.
+
+`AGENTCORE = {...}` in the settings gives values, the environment overrides each one as
+`AGENTCORE_<NAME>`, for example `AGENTCORE_SWEEP_PERIOD=0.2`. Times are seconds unless the type
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _duration(value: object) -> object:
+    """Accept a number of seconds, also as the text an environment variable holds."""
+    return timedelta(seconds=float(value)) if isinstance(value, str | int | float) else value
+
+
+class Options(BaseModel):
+    """What the runtime may be told. Defaults are those of a production service."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    sweep_period: Seconds = 2.0
+    beat_period: Seconds = 3.0
+    worker_dead_after: Seconds = 15.0
+    slice_seconds: Seconds = 5.0
+    slice_calls: Count = 16
+    read_cap: Count = 4
+    threads: Count = 16
+    approval_ttl: Annotated[timedelta, BeforeValidator(_duration)] = timedelta(hours=4)
+    tool_timeout: Seconds = 20.0
+    model_timeout: Seconds = 120.0
+    grace_seconds: Seconds = 30.0
+    poison_after: Count = 3
+    hint_backoff: Seconds = 5.0
+    hint_backoff_cap: Seconds = 300.0
+    precheck_max_age: Seconds = 10.0
+    max_invalid_replies: Count = 3
+    model_attempts: Count = 5
+    openai_api_key: str = Field(default="", repr=False)
+    openai_base_url: str = ""
+    model: str = "gpt-5.2"
+    event_key: bytes = Field(default=b"", repr=False)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Options:
+        if self.worker_dead_after < 2 * self.beat_period:
+            raise ValueError(
+                "worker_dead_after must be at least twice beat_period, or one late beat kills a "
+                "living worker"
+            )
+        if self.hint_backoff > self.hint_backoff_cap:
+            raise ValueError("hint_backoff must not exceed hint_backoff_cap")
+        if self.approval_ttl <= timedelta(0):
+            raise ValueError("approval_ttl must be positive")
+        return self
+
+
+class OptionsError(ValueError):
+    """Options that cannot be used; the text names each one."""
+
+
+def load_options(*, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
+    """Merge `values` with the environment and check them. Raises OptionsError.
+
+    `OPENAI_API_KEY` and `OPENAI_BASE_URL` are read too, below their AGENTCORE_ names.
+    """
+    merged = dict(values)
+    for name in Options.model_fields:
+        plain = environment.get(name.upper()) if name.startswith("openai_") else None
+        given = environment.get(f"AGENTCORE_{name.upper()}") or plain
+        if given:
+            merged[name] = given
+    try:
+        return Options(**merged)
+    except (ValidationError, TypeError) as error:
+        raise OptionsError(_explain(error)) from None
+
+
+def _explain(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return f"AGENTCORE options: {error}"
+    lines = []
+    for item in error.errors(include_input=False, include_url=False):
+        name = ".".join(str(part) for part in item["loc"]) or "options"
+        said = "there is no such option" if item["type"] == "extra_forbidden" else item["msg"]
+        lines.append(f"{name} (environment AGENTCORE_{name.upper()}): {said}")
+    return "AGENTCORE options: " + "; ".join(lines)
