@@ -1,0 +1,119 @@
+"""The PL/pgSQL functions behind the triggers of `db_rules.py`, as text."""
+
+# ruff: noqa: S608  (the text is made of constants of this code base)
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from agentcore.lifecycle import ACTION_TERMINAL, RUN_TERMINAL
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return ", ".join(f"'{value}'" for value in sorted(values))
+
+
+def refuse(*, app: str) -> str:
+    """A function that always refuses; its first argument is the message.
+
+    The other arguments are columns: those that changed are named in the message.
+    """
+    return f"""\
+CREATE FUNCTION {app}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  old_row jsonb;
+  new_row jsonb;
+  changed text;
+BEGIN
+  IF TG_LEVEL = 'ROW' AND TG_OP <> 'INSERT' THEN old_row := to_jsonb(OLD); END IF;
+  IF TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN new_row := to_jsonb(NEW); END IF;
+  SELECT string_agg(name, ', ') INTO changed FROM unnest(TG_ARGV[1:]) AS name
+   WHERE old_row -> name IS DISTINCT FROM new_row -> name;
+  RAISE EXCEPTION USING
+    ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
+    MESSAGE = concat_ws(' ',
+      TG_TABLE_NAME, COALESCE(old_row, new_row) ->> 'id', TG_OP, 'refused:', TG_ARGV[0],
+      '(' || NULLIF(concat_ws(' -> ', old_row ->> 'state', new_row ->> 'state'), '') || ')',
+      '[' || changed || ']');
+END $$;
+"""
+
+
+def move(*, table: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """A function that accepts exactly `pairs` of (old state, new state)."""
+    targets: defaultdict[str, list[str]] = defaultdict(list)
+    for old, new in pairs:
+        targets[str(old)].append(str(new))
+    cases = "\n".join(
+        f"    WHEN '{old}' THEN NEW.state IN ({_quoted(targets[old])})" for old in sorted(targets)
+    )
+    return f"""\
+CREATE FUNCTION {table}_move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF (CASE OLD.state
+{cases}
+    ELSE false
+  END) THEN
+    RETURN NEW;
+  END IF;
+  RAISE EXCEPTION USING
+    ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
+    MESSAGE = format('%s %s: illegal move %s -> %s', TG_TABLE_NAME, OLD.id, OLD.state, NEW.state);
+END $$;
+"""
+
+
+def run_settled() -> str:
+    """A function that refuses the end of a run with an action that has not ended.
+
+    The caller holds the run's row lock; an action that starts beside it waits for that lock in
+    `run_allows`, so neither can miss the other.
+    """
+    return f"""\
+CREATE FUNCTION runs_run_settled() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  live record;
+BEGIN
+  SELECT id, state INTO live FROM runs_actionjournal
+   WHERE run_id = NEW.id AND ended_at IS NULL AND state NOT IN ({_quoted(ACTION_TERMINAL)})
+   LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
+      MESSAGE = format('runs_run %s: %s (%s -> %s; action %s is %s)',
+                       NEW.id, TG_ARGV[0], OLD.state, NEW.state, live.id, live.state);
+  END IF;
+  RETURN NULL;
+END $$;
+"""
+
+
+def run_allows() -> str:
+    """A function that asks the run of a new or starting row for leave.
+
+    The second argument says how much is asked: `lives` (the run is not terminal), `fenced` (and
+    its fence is the row's) or `starts` (and it has no stop reason). The share lock makes a
+    transaction that ends, stops or claims the run come before or after this one.
+    """
+    return f"""\
+CREATE FUNCTION runs_run_allows() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  run record;
+  problem text;
+BEGIN
+  SELECT state, stop_reason, fence INTO run FROM runs_run WHERE id = NEW.run_id FOR SHARE;
+  IF run.state IN ({_quoted(RUN_TERMINAL)}) THEN
+    problem := format('the run is %s', run.state);
+  ELSIF TG_ARGV[1] <> 'lives' AND run.fence IS DISTINCT FROM NEW.fence THEN
+    problem := format('fence %s, the run has %s', NEW.fence, run.fence);
+  ELSIF TG_ARGV[1] = 'starts' AND run.stop_reason IS NOT NULL THEN
+    problem := format('the run stops: %s', run.stop_reason);
+  ELSE
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION USING
+    ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
+    MESSAGE = format('%s %s: %s (%s)', TG_TABLE_NAME, NEW.id, TG_ARGV[0], problem);
+END $$;
+"""

@@ -1,0 +1,381 @@
+"""The rules of `agentcore/lifecycle.py` and the frozen columns, as PostgreSQL triggers.
+
+`render(app=...)` returns the SQL text. `python -m runs.db_rules` freezes it in
+`<app>/migrations/sql/0002_rules.sql`, which is what a migration runs; tests compare that file and
+the live catalog with what is rendered here. Once a version is released, a changed rule is a new
+migration with a new file, and `FROZEN_IN` names that one.
+
+A rule about one row is a trigger whose WHEN clause says what is refused, so a legal write never
+calls a function. Moves and rules about two rows need a function; their WHEN clause keeps them
+away from writes that do not concern them. Every refusal has SQLSTATE 23514 and the name of the
+trigger as its constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcore.lifecycle import (
+    ACTION_TERMINAL,
+    RUN_TERMINAL,
+    action_pairs,
+    approval_pairs,
+    run_pairs,
+)
+from runs import db_functions
+from runs.db_columns import (
+    ACTION,
+    ACTION_AFTER_END,
+    APPROVAL,
+    ATTEMPT,
+    ATTEMPT_OUTCOME,
+    KEY_OWNER,
+    RUN,
+    RUN_FROZEN_AT_END,
+    TURN,
+    TURN_DECISION,
+    Columns,
+)
+
+APPS = ("approvals", "runs")
+FROZEN_IN = {app: f"{app}/migrations/sql/0002_rules.sql" for app in APPS}
+"""The frozen text of each app, relative to the project's root."""
+
+NO_DELETE = {
+    "approvals": ("approvals_approval",),
+    "runs": (
+        "runs_run",
+        "runs_actionjournal",
+        "runs_attempt",
+        "runs_turn",
+        "runs_keyowner",
+        "runs_incident",
+    ),
+}
+APPEND_ONLY = {
+    "approvals": ("approvals_approvalvote",),
+    "runs": ("runs_event", "runs_agentversion"),
+}
+FILLFACTOR = {"approvals": (), "runs": ("runs_run", "runs_actionjournal", "runs_attempt")}
+"""Rows that are rewritten often: free space on each page keeps their updates HOT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One trigger. `says` is the message, `columns` are named in it when they changed.
+
+    `function` is the name without the app's prefix; `after` makes it a constraint trigger that
+    fires at the end of the statement (or, when the transaction asks for it, at COMMIT).
+    """
+
+    table: str
+    name: str
+    on: str
+    when: str
+    says: str
+    columns: tuple[str, ...] = ()
+    function: str = "refuse"
+    after: bool = False
+
+    @property
+    def app(self) -> str:
+        return self.table.split("_", 1)[0]
+
+    def sql(self) -> str:
+        level = "STATEMENT" if self.on == "TRUNCATE" else "ROW"
+        head = f"CREATE TRIGGER {self.name} BEFORE {self.on} ON {self.table}"
+        if self.after:
+            head = (
+                f"CREATE CONSTRAINT TRIGGER {self.name} AFTER {self.on} ON {self.table}\n"
+                f"DEFERRABLE INITIALLY IMMEDIATE"
+            )
+        arguments = ", ".join(_quote(text) for text in (self.says, *self.columns))
+        when = f"\nWHEN ({self.when})" if self.when else ""
+        call = f"EXECUTE FUNCTION {self.app}_{self.function}({arguments})"
+        return f"{head}\nFOR EACH {level}{when}\n{call};\n"
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(_quote(str(value)) for value in sorted(values))
+
+
+def _changed(columns: Iterable[str]) -> str:
+    return "\n  OR ".join(f"OLD.{name} IS DISTINCT FROM NEW.{name}" for name in columns)
+
+
+def column_rules(columns: Columns) -> list[Rule]:
+    """The triggers for frozen, write-once and growing columns of one table."""
+    table, short = columns.table, columns.table.split("_", 1)[1]
+    rules = [
+        Rule(
+            table,
+            f"{short}_frozen",
+            "UPDATE",
+            _changed(columns.frozen),
+            "a frozen column never changes",
+            columns.frozen,
+        )
+    ]
+    written = [
+        *((name, f"OLD.{name} IS NOT NULL") for name in columns.once),
+        *((name, f"OLD.{name} <> ''") for name in columns.once_blank),
+    ]
+    if written:
+        when = "\n  OR ".join(
+            f"({was_set} AND OLD.{name} IS DISTINCT FROM NEW.{name})" for name, was_set in written
+        )
+        names = tuple(name for name, _ in written)
+        says = "a column that is written once never changes again"
+        rules.append(Rule(table, f"{short}_once", "UPDATE", when, says, names))
+    if columns.growing:
+        when = "\n  OR ".join(f"NEW.{name} < OLD.{name}" for name in columns.growing)
+        says = "a counter never goes back"
+        rules.append(Rule(table, f"{short}_grows", "UPDATE", when, says, columns.growing))
+    return rules
+
+
+def move_rules(table: str, *, first: Iterable[str]) -> list[Rule]:
+    """The triggers for the state of one table: first state, legal moves."""
+    short = table.split("_", 1)[1]
+    moved = "OLD.state IS DISTINCT FROM NEW.state"
+    return [
+        Rule(
+            table,
+            f"{short}_first",
+            "INSERT",
+            f"NEW.state NOT IN ({_listed(first)})",
+            "a row cannot begin in this state",
+        ),
+        Rule(table, f"{short}_move", "UPDATE", moved, "illegal move", function=f"{short}_move"),
+    ]
+
+
+def _revision_rule(table: str) -> Rule:
+    short = table.split("_", 1)[1]
+    when = "OLD.state IS DISTINCT FROM NEW.state AND NEW.revision <= OLD.revision"
+    return Rule(table, f"{short}_revision", "UPDATE", when, "a move raises the revision")
+
+
+def run_rules() -> list[Rule]:
+    terminal = _listed(RUN_TERMINAL)
+    return [
+        *move_rules("runs_run", first=["QUEUED"]),
+        Rule(
+            "runs_run",
+            "run_fresh",
+            "INSERT",
+            "NEW.fence <> 0 OR NEW.lease_worker IS NOT NULL OR NEW.stop_reason IS NOT NULL",
+            "a run begins without fence, lease and stop reason",
+        ),
+        *column_rules(RUN),
+        _revision_rule("runs_run"),
+        Rule(
+            "runs_run",
+            "run_ended",
+            "UPDATE",
+            f"OLD.state IN ({terminal}) AND (\n  {_changed(RUN_FROZEN_AT_END)})",
+            "a terminal run keeps its end",
+            RUN_FROZEN_AT_END,
+        ),
+        Rule(
+            "runs_run",
+            "run_settled",
+            "UPDATE",
+            f"OLD.state IS DISTINCT FROM NEW.state AND NEW.state IN ({terminal})",
+            "a run cannot end with an action that has not",
+            function="run_settled",
+            after=True,
+        ),
+    ]
+
+
+def action_first_states() -> set[str]:
+    """PROPOSED and what one accepted move makes of it: decision and verdict are one commit."""
+    return {"PROPOSED"} | {str(new) for old, new in action_pairs() if old == "PROPOSED"}
+
+
+def action_rules() -> list[Rule]:
+    table, terminal = "runs_actionjournal", _listed(ACTION_TERMINAL)
+    ended = tuple(c for c in ACTION.names if c not in (*ACTION.frozen, *ACTION_AFTER_END))
+    started = "an action starts only under the current fence of a run that is not stopping"
+    return [
+        *move_rules(table, first=action_first_states()),
+        *column_rules(ACTION),
+        _revision_rule(table),
+        Rule(
+            table,
+            "actionjournal_ended",
+            "UPDATE",
+            f"OLD.state IN ({terminal}) AND (\n  {_changed(ended)})",
+            "a terminal action takes nothing but its observation",
+            ended,
+        ),
+        Rule(
+            table,
+            "actionjournal_joins",
+            "INSERT",
+            f"NEW.state NOT IN ({terminal}, 'RUNNING')",
+            "a terminal run takes no new action",
+            ("lives",),
+            function="run_allows",
+            after=True,
+        ),
+        Rule(
+            table,
+            "actionjournal_begins",
+            "INSERT",
+            "NEW.state = 'RUNNING'",
+            started,
+            ("starts",),
+            function="run_allows",
+            after=True,
+        ),
+        Rule(
+            table,
+            "actionjournal_starts",
+            "UPDATE",
+            "OLD.state IS DISTINCT FROM NEW.state AND NEW.state = 'RUNNING'",
+            started,
+            ("starts",),
+            function="run_allows",
+            after=True,
+        ),
+    ]
+
+
+def attempt_rules() -> list[Rule]:
+    table = "runs_attempt"
+    return [
+        *column_rules(ATTEMPT),
+        Rule(
+            table,
+            "attempt_outcome_once",
+            "UPDATE",
+            f"OLD.outcome IS NOT NULL AND (\n  {_changed((*ATTEMPT_OUTCOME, 'lost_at'))})",
+            "the outcome of an attempt is written once",
+            (*ATTEMPT_OUTCOME, "lost_at"),
+        ),
+        Rule(
+            table,
+            "attempt_outcome_whole",
+            "UPDATE",
+            f"NEW.outcome IS NULL AND (\n  {_changed(ATTEMPT_OUTCOME)})",
+            "the outcome of an attempt is written whole",
+            ATTEMPT_OUTCOME,
+        ),
+        Rule(
+            table,
+            "attempt_starts",
+            "INSERT",
+            "NEW.kind IN ('MODEL', 'TOOL')",
+            "a call starts only under the current fence of a run that is not stopping",
+            ("starts",),
+            function="run_allows",
+            after=True,
+        ),
+        Rule(
+            table,
+            "attempt_asks",
+            "INSERT",
+            "NEW.kind NOT IN ('MODEL', 'TOOL')",
+            "a call is made only under the current fence of a live run",
+            ("fenced",),
+            function="run_allows",
+            after=True,
+        ),
+    ]
+
+
+def turn_rules() -> list[Rule]:
+    return [
+        *column_rules(TURN),
+        Rule(
+            "runs_turn",
+            "turn_decided",
+            "UPDATE",
+            f"OLD.decided_at IS NOT NULL AND (\n  {_changed(TURN_DECISION)})",
+            "a decision is written once",
+            TURN_DECISION,
+        ),
+    ]
+
+
+def _kept(app: str) -> list[Rule]:
+    """Rows that are never deleted, and tables that only grow."""
+    rules = [
+        Rule(table, f"{table.split('_', 1)[1]}_kept", "DELETE", "", "a row is never deleted")
+        for table in NO_DELETE[app]
+    ]
+    for table in APPEND_ONLY[app]:
+        short = table.split("_", 1)[1]
+        says = "the table is append-only"
+        rules.append(Rule(table, f"{short}_append_only", "UPDATE OR DELETE", "", says))
+        # Only a test database sets this, so that a test can empty its tables.
+        when = "current_setting('agentcore.allow_truncate', true) IS DISTINCT FROM 'on'"
+        rules.append(Rule(table, f"{short}_not_emptied", "TRUNCATE", when, says))
+    return rules
+
+
+def rules(*, app: str) -> list[Rule]:
+    """Every trigger of `app` ("runs" or "approvals"), in the order of the SQL text."""
+    if app == "approvals":
+        moves = move_rules("approvals_approval", first=["PENDING"])
+        return [*moves, *column_rules(APPROVAL), *_kept(app)]
+    return [
+        *run_rules(),
+        *action_rules(),
+        *attempt_rules(),
+        *turn_rules(),
+        *column_rules(KEY_OWNER),
+        *_kept(app),
+    ]
+
+
+def functions(*, app: str) -> dict[str, str]:
+    """The trigger functions of `app`: name -> SQL."""
+    if app == "approvals":
+        return {
+            "approvals_refuse": db_functions.refuse(app=app),
+            "approvals_approval_move": db_functions.move(
+                table="approvals_approval", pairs=approval_pairs()
+            ),
+        }
+    return {
+        "runs_refuse": db_functions.refuse(app=app),
+        "runs_run_move": db_functions.move(table="runs_run", pairs=run_pairs()),
+        "runs_actionjournal_move": db_functions.move(
+            table="runs_actionjournal", pairs=action_pairs()
+        ),
+        "runs_run_settled": db_functions.run_settled(),
+        "runs_run_allows": db_functions.run_allows(),
+    }
+
+
+def render(*, app: str) -> str:
+    """The whole SQL text of `app`: functions, triggers, storage parameters."""
+    head = f"-- Rules of {app}. Written by `python -m runs.db_rules`; not edited by hand.\n"
+    storage = "".join(f"ALTER TABLE {table} SET (fillfactor = 80);\n" for table in FILLFACTOR[app])
+    parts = [head, *functions(app=app).values(), *(rule.sql() for rule in rules(app=app)), storage]
+    return "\n".join(part for part in parts if part)
+
+
+def render_reverse(*, app: str) -> str:
+    """The SQL that takes the rules of `app` away again."""
+    return "\n".join(f"DROP FUNCTION {name} CASCADE;" for name in functions(app=app))
+
+
+def main() -> None:
+    """Freeze today's rules in the files of the newest migration."""
+    root = Path(__file__).resolve().parent.parent
+    for app, name in FROZEN_IN.items():
+        (root / name).write_text(render(app=app), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

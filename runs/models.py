@@ -1,0 +1,394 @@
+"""What the runtime remembers. Fields, constraints and predicates; writes live in `transitions.py`
+and `journal.py`, and the database repeats their rules in triggers (`migrations/0002_*`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import models
+from django.db.models import Q
+
+from agentcore.ids import new_id
+from agentcore.lifecycle import (
+    ACTION_TERMINAL,
+    RUN_RESUMES,
+    RUN_TERMINAL,
+    RUN_UNLEASED,
+    ActionState,
+    RunState,
+    StopReason,
+)
+from agentcore.values import AttemptKind, Effect, OutcomeKind
+
+
+def _choices(enum: type) -> list[tuple[str, str]]:
+    return [(str(item), str(item)) for item in enum]  # type: ignore[attr-defined]
+
+
+def _names(states: Iterable[str]) -> list[str]:
+    """Plain strings in a fixed order, so that migrations and constraints do not vary."""
+    return sorted(str(state) for state in states)
+
+
+def _known(field: str, enum: type, name: str) -> models.CheckConstraint:
+    values = [str(item) for item in enum]  # type: ignore[attr-defined]
+    return models.CheckConstraint(condition=Q(**{f"{field}__in": values}), name=name)
+
+
+class AgentVersion(models.Model):
+    """One immutable version of an agent, as it was when a run first used it."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    name = models.CharField(max_length=80)
+    version = models.CharField(max_length=40)
+    digest = models.CharField(max_length=64, unique=True)
+    spec = models.JSONField()
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+class Run(models.Model):
+    """One task from request to terminal state. The row is the recovery point."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.CharField(max_length=64)
+    agent_version = models.ForeignKey(AgentVersion, on_delete=models.PROTECT)
+    principal = models.CharField(max_length=200)
+    scopes = models.JSONField(default=list)
+    dedupe_key = models.CharField(max_length=200, blank=True)
+    input = models.JSONField()
+    metadata = models.JSONField(default=dict)
+
+    state = models.CharField(max_length=20, choices=_choices(RunState), default="QUEUED")
+    resume_to = models.CharField(max_length=20, null=True, choices=_choices(RunState))
+    stop_reason = models.CharField(max_length=20, null=True, choices=_choices(StopReason))
+    reason = models.TextField(blank=True)
+    revision = models.BigIntegerField(default=0)
+
+    fence = models.BigIntegerField(default=0)
+    claim_token = models.UUIDField(null=True)
+    lease_worker = models.UUIDField(null=True)
+    call_deadline_at = models.DateTimeField(null=True)
+    claims = models.PositiveIntegerField(default=0)
+    wake_at = models.DateTimeField()
+    hinted_at = models.DateTimeField(null=True)
+    hints = models.PositiveSmallIntegerField(default=0)
+
+    turn = models.PositiveIntegerField(default=0)
+    actions_used = models.PositiveIntegerField(default=0)
+    invalid_replies = models.PositiveSmallIntegerField(default=0)
+    max_turns = models.PositiveIntegerField()
+    max_actions = models.PositiveIntegerField()
+    deadline_at = models.DateTimeField()
+
+    event_seq = models.BigIntegerField(default=0)
+    event_head = models.CharField(max_length=64, blank=True)
+    output = models.JSONField(null=True)
+    business_outcome = models.CharField(max_length=40, blank=True)
+    trace_id = models.CharField(max_length=64, blank=True)
+    code_version = models.CharField(max_length=40)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            _known("state", RunState, "run_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=_names(RUN_RESUMES), resume_to__isnull=False)
+                | (~Q(state__in=_names(RUN_RESUMES)) & Q(resume_to__isnull=True)),
+                name="run_resume_to_iff_waiting",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=_names(RUN_UNLEASED)) | Q(lease_worker__isnull=True),
+                name="run_waiting_holds_no_lease",
+            ),
+            models.CheckConstraint(
+                condition=Q(lease_worker__isnull=True, claim_token__isnull=True)
+                | Q(
+                    lease_worker__isnull=False,
+                    claim_token__isnull=False,
+                    call_deadline_at__isnull=False,
+                ),
+                name="run_lease_is_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=_names(RUN_TERMINAL), ended_at__isnull=False)
+                | (~Q(state__in=_names(RUN_TERMINAL)) & Q(ended_at__isnull=True)),
+                name="run_ended_iff_terminal",
+            ),
+            models.CheckConstraint(
+                condition=Q(stop_reason__isnull=False)
+                | ~Q(state__in=["INCOMPLETE", "FAILED", "CANCELLED", "CANCELLING"]),
+                name="run_stop_has_reason",
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "dedupe_key"],
+                condition=Q(ended_at__isnull=True) & ~Q(dedupe_key=""),
+                name="run_one_open_per_dedupe_key",
+            ),
+        ]
+        indexes = [
+            # `ended_at` in the predicate instead of `state`: it changes once, so moves stay HOT.
+            models.Index(fields=["wake_at"], condition=Q(ended_at__isnull=True), name="run_due_ix"),
+            models.Index(fields=["tenant", "id"], name="run_tenant_ix"),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.id} {self.state}"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.state in RUN_TERMINAL
+
+
+class Turn(models.Model):
+    """One model call and what it decided.
+
+    `manifest` lists what the model was shown, `request_sha256` is the hash of the exact request.
+    `output` is the reply's list of items as JSON text, byte for byte (jsonb would refuse NUL and
+    reorder keys).
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="turns")
+    number = models.PositiveIntegerField()
+    model = models.CharField(max_length=120)
+    manifest = models.JSONField()
+    request_sha256 = models.CharField(max_length=64)
+    response_id = models.CharField(max_length=200, blank=True)
+    output = models.TextField(blank=True)
+    decision = models.CharField(max_length=20, blank=True)
+    text = models.TextField(blank=True)
+    problem = models.TextField(blank=True)
+    usage = models.JSONField(null=True)
+    code_version = models.CharField(max_length=40)
+    created_at = models.DateTimeField()
+    decided_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="turn_once")]
+
+    def __str__(self) -> str:
+        return f"turn {self.number} of {self.run_id}"
+
+
+class ActionJournal(models.Model):
+    """The durable row of one proposed tool call. Identity: run, turn, ordinal, edit."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="actions")
+    tenant = models.CharField(max_length=64)
+    turn = models.PositiveIntegerField()
+    ordinal = models.PositiveSmallIntegerField()
+    edit = models.PositiveSmallIntegerField(default=0)
+    call_id = models.CharField(max_length=200)
+    tool = models.CharField(max_length=120)
+    tool_version = models.CharField(max_length=40)
+    effect = models.CharField(max_length=20, choices=_choices(Effect))
+    contract = models.CharField(max_length=10)
+    arguments = models.JSONField(null=True)
+    params_hash = models.CharField(max_length=64, blank=True)
+    fingerprint = models.CharField(max_length=64, blank=True)
+    intent_key = models.CharField(max_length=64, blank=True)
+    generation = models.PositiveIntegerField(null=True)
+    idempotency_key = models.CharField(max_length=64, null=True)
+    resource_key = models.CharField(max_length=200, blank=True)
+    policy_verdict = models.CharField(max_length=10, blank=True)
+    policy_rule = models.CharField(max_length=200, blank=True)
+    policy_version = models.CharField(max_length=80, blank=True)
+    precheck = models.JSONField(null=True)
+    bound_version = models.CharField(max_length=200, blank=True)
+    approval = models.ForeignKey(
+        "approvals.Approval", on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    state = models.CharField(max_length=20, choices=_choices(ActionState), default="PROPOSED")
+    reason = models.CharField(max_length=60, blank=True)
+    detail = models.TextField(blank=True)
+    revision = models.BigIntegerField(default=0)
+    fence = models.BigIntegerField(default=0)
+    same_as = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="+")
+    result = models.JSONField(null=True)
+    error_class = models.CharField(max_length=80, blank=True)
+    downstream_ref = models.CharField(max_length=200, blank=True)
+    observation = models.TextField(null=True)
+    first_sent_at = models.DateTimeField(null=True)
+    next_probe_at = models.DateTimeField(null=True)
+    probes = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name = "action"
+        verbose_name_plural = "actions"
+        constraints = [
+            _known("state", ActionState, "action_state_known"),
+            _known("effect", Effect, "action_effect_known"),
+            models.UniqueConstraint(
+                fields=["run", "turn", "ordinal", "edit"], name="action_identity"
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=_names(ACTION_TERMINAL), ended_at__isnull=False)
+                | (~Q(state__in=_names(ACTION_TERMINAL)) & Q(ended_at__isnull=True)),
+                name="action_ended_iff_terminal",
+            ),
+            models.CheckConstraint(
+                condition=Q(effect="READ")
+                | ~Q(state__in=["RUNNING", "PENDING", "SUCCEEDED", "FAILED", "UNKNOWN"])
+                | Q(idempotency_key__isnull=False),
+                name="action_write_has_key",
+            ),
+            models.CheckConstraint(
+                condition=~Q(effect="READ") | ~Q(state__in=["UNKNOWN", "NEEDS_HUMAN", "PENDING"]),
+                name="action_read_is_never_unknown",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["run"], condition=Q(ended_at__isnull=True), name="action_live_ix"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.state} {self.id}"
+
+
+class Attempt(models.Model):
+    """One try of one outside call. Written before the call; `outcome` is written once after it.
+
+    `lost_at` is set when the process that made the call is gone; the outcome may still arrive.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="attempts")
+    turn = models.PositiveIntegerField()
+    action = models.ForeignKey(
+        ActionJournal, on_delete=models.PROTECT, null=True, related_name="attempts"
+    )
+    kind = models.CharField(max_length=14, choices=_choices(AttemptKind))
+    n = models.PositiveSmallIntegerField()
+    fence = models.BigIntegerField()
+    worker = models.UUIDField()
+    idempotency_key = models.CharField(max_length=64, blank=True)
+    fingerprint = models.CharField(max_length=64, blank=True)
+    input_revision = models.BigIntegerField()
+    send_by = models.DateTimeField()
+    started_at = models.DateTimeField()
+    outcome = models.CharField(max_length=12, null=True, choices=_choices(OutcomeKind))
+    late = models.BooleanField(default=False)
+    result = models.JSONField(null=True)
+    error_class = models.CharField(max_length=80, blank=True)
+    detail = models.TextField(blank=True)
+    reference = models.CharField(max_length=200, blank=True)
+    usage = models.JSONField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    lost_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            _known("kind", AttemptKind, "attempt_kind_known"),
+            models.UniqueConstraint(
+                fields=["action", "kind", "n"],
+                condition=Q(action__isnull=False),
+                name="attempt_of_action",
+            ),
+            models.UniqueConstraint(
+                fields=["run", "turn", "kind", "n"],
+                condition=Q(action__isnull=True),
+                name="attempt_of_turn",
+            ),
+            models.CheckConstraint(
+                condition=Q(outcome__isnull=True, ended_at__isnull=True)
+                | Q(outcome__isnull=False, ended_at__isnull=False),
+                name="attempt_outcome_has_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.n} {self.outcome or 'open'}"
+
+
+class Event(models.Model):
+    """What happened, append-only: one row per transaction, `seq` without gaps per run.
+
+    `data.transitions` lists every move of the transaction; `hash` chains the row to the one before.
+    `txn` names the transaction, so that a lost COMMIT reply can be looked up.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events")
+    seq = models.BigIntegerField()
+    type = models.CharField(max_length=40)
+    actor = models.CharField(max_length=200)
+    revision_before = models.BigIntegerField()
+    revision_after = models.BigIntegerField()
+    data = models.JSONField()
+    txn = models.UUIDField()
+    hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_seq_once")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id}#{self.seq} {self.type}"
+
+
+class KeyOwner(models.Model):
+    """Which action owns a business intent. At most one live owner an intent."""
+
+    tenant = models.CharField(max_length=64)
+    tool = models.CharField(max_length=120)
+    intent_key = models.CharField(max_length=64)
+    generation = models.PositiveIntegerField()
+    action = models.ForeignKey(ActionJournal, on_delete=models.PROTECT, related_name="+")
+    fingerprint = models.CharField(max_length=64)
+    created_at = models.DateTimeField()
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "tool", "intent_key"],
+                condition=Q(released_at__isnull=True),
+                name="key_one_live_owner",
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "tool", "intent_key", "generation"], name="key_generation_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.intent_key[:12]} g{self.generation}"
+
+
+class Incident(models.Model):
+    """Evidence that contradicts a terminal action. Never a state change."""
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="incidents")
+    action = models.ForeignKey(ActionJournal, on_delete=models.PROTECT, null=True)
+    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, null=True)
+    kind = models.CharField(max_length=40)
+    detail = models.TextField()
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.action_id}"
+
+
+class Worker(models.Model):
+    """One worker process; it lives while its beat is fresh. One write a beat for all its runs."""
+
+    id = models.UUIDField(primary_key=True)
+    hostname = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    queues = models.JSONField(default=list)
+    version = models.CharField(max_length=40)
+    started_at = models.DateTimeField()
+    beat_at = models.DateTimeField()
+    stopped_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.hostname}:{self.pid}"
+
+
+from runs.access_models import ApiToken, IdempotencyRecord  # noqa: E402, F401  (tables of this app)
