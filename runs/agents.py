@@ -1,0 +1,123 @@
+"""Declaring agents, and freezing a declaration as the version that a run uses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import BaseModel
+
+from agentcore import canonical
+from agentcore.budgets import Budget
+from agentcore.policy import POLICY_VERSION
+from runs.models import AgentVersion
+from tools import registry
+from tools.spec import ToolSpec
+
+_AGENTS: dict[str, AgentDeclaration] = {}
+
+
+@dataclass(frozen=True)
+class AgentDeclaration:
+    """One agent as its code declares it. `instructions` is the text itself."""
+
+    name: str
+    version: str
+    model: str
+    instructions: str
+    tools: tuple[str, ...]
+    input_model: type[BaseModel] | None = None
+    output_model: type[BaseModel] | None = None
+    budget: Budget = field(default_factory=Budget)
+    settings: dict[str, Any] = field(default_factory=dict)
+    stop_on_failure: bool = False
+
+    def specs(self) -> list[ToolSpec]:
+        """The declared tools, in order. Raises `ImproperlyConfigured` for an unknown one."""
+        found = [(name, registry.get(name)) for name in self.tools]
+        missing = [name for name, spec in found if spec is None]
+        if missing:
+            raise ImproperlyConfigured(
+                f"agent {self.name!r} names tools that are not registered: {', '.join(missing)};"
+                " run `manage.py check` to see why"
+            )
+        return [spec for _, spec in found if spec is not None]
+
+    def freeze(self) -> AgentVersion:
+        """The stored version of this declaration, made on first use. Never changed afterwards."""
+        spec = {
+            "name": self.name,
+            "version": self.version,
+            "model": self.model or settings.AGENTCORE_OPTIONS.model,
+            "instructions": self.instructions,
+            "settings": self.settings,
+            "tools": [tool.manifest() for tool in self.specs()],
+            "policy_version": POLICY_VERSION,
+            "budget": {"turns": self.budget.turns, "actions": self.budget.actions},
+        }
+        # Model settings may hold floats, which the canonical form refuses: hash their text.
+        text = {**spec, "settings": json.dumps(self.settings, sort_keys=True)}
+        digest = canonical.sha256_hex(canonical.canonical_json(text))
+        row, _ = AgentVersion.objects.get_or_create(
+            digest=digest,
+            defaults={
+                "name": self.name,
+                "version": self.version,
+                "spec": spec,
+                "created_at": datetime.now(UTC),
+            },
+        )
+        return row
+
+
+def agent(
+    *,
+    name: str,
+    version: str,
+    instructions: str | Path,
+    tools: list[str],
+    model: str = "",
+    input: type[BaseModel] | None = None,  # noqa: A002  (the word of the declaration)
+    output: type[BaseModel] | None = None,
+    budget: Budget | None = None,
+    settings: dict[str, Any] | None = None,
+    stop_on_failure: bool = False,
+) -> AgentDeclaration:
+    """Declare and register an agent.
+
+    `instructions` is a text, or a path of a file that holds it. `model` empty means the
+    `AGENTCORE_MODEL` setting. Raises `ImproperlyConfigured` for a name that is taken.
+    """
+    text = (
+        instructions.read_text(encoding="utf-8") if isinstance(instructions, Path) else instructions
+    )
+    declaration = AgentDeclaration(
+        name=name,
+        version=version,
+        model=model,
+        instructions=text,
+        tools=tuple(tools),
+        input_model=input,
+        output_model=output,
+        budget=budget or Budget(),
+        settings=settings or {},
+        stop_on_failure=stop_on_failure,
+    )
+    known = _AGENTS.get(name)
+    if known is not None and known != declaration:
+        raise ImproperlyConfigured(f"agent {name!r} is declared twice, differently")
+    _AGENTS[name] = declaration
+    return declaration
+
+
+def get_agent(name: str) -> AgentDeclaration | None:
+    return _AGENTS.get(name)
+
+
+def all_agents() -> list[AgentDeclaration]:
+    return sorted(_AGENTS.values(), key=lambda item: item.name)

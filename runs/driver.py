@@ -1,0 +1,237 @@
+"""Driving a run: claim it, take steps until an outside call, make the call, record it, go on.
+
+Before every outside call one transaction holds its intent, after it one records its outcome, and
+the transaction between two calls is the same one. What is written is decided first, as drafts,
+from a view that carries its revision; under the lock another revision throws the steps away and
+keeps the truth.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+
+from agentcore import canonical
+from agentcore.decisions import ParsedReply, ReplyFailure
+from agentcore.lifecycle import ACTION_UNDECIDED, RUN_TERMINAL, ActionState, RunState, StopReason
+from agentcore.llm.base import ModelFailure
+from agentcore.values import AttemptKind
+from runs import leases, worker
+from runs.calls import perform
+from runs.commits import Kept, commit
+from runs.dispatch import step_of_run
+from runs.journal import CALL_MARGIN, Result, apply_result
+from runs.leases import Lease
+from runs.steps import call_model, compile_context, dispatch_tools, observe, stopping
+from runs.steps.base import Again, Answer, Call, End, Next, Wait
+from runs.transitions import SETTLE_MARGIN, Draft
+from runs.view import View, is_write, load_view
+
+log = logging.getLogger(__name__)
+
+STEPS = {
+    "compile": compile_context.plan,
+    "model": call_model.plan,
+    "tools": dispatch_tools.plan,
+    "observe": observe.plan,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """Where a drive left the run. `due` is the step to hint now, None when it waits or ended."""
+
+    revision: int
+    due: str | None
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the next transaction will write, and what follows it."""
+
+    truth: Draft | None
+    steps: Draft | None
+    answer: Answer
+
+
+def drive(
+    *, run_id: UUID, revision: int | None, inline: frozenset[str] | None = None
+) -> Driven | None:
+    """Advance a run as far as this process may; None when there was nothing to claim.
+
+    `inline`: the steps to take here, by default those whose queue this process consumes. Leaves
+    the run waiting, ended, or released with its next step due.
+    """
+    identity = worker.current()
+    if worker.is_draining():
+        return None
+    lease = leases.claim(run_id=run_id, revision=revision, worker=identity)
+    if lease is None:
+        return None
+    mine = identity.inline if inline is None else inline
+    return _Drive(lease, mine).run()
+
+
+class _Drive:
+    """One claim's work on one run."""
+
+    def __init__(self, lease: Lease, inline: frozenset[str]) -> None:
+        self.lease = lease
+        self.inline = inline
+        self.calls = 0
+        self.reply: ParsedReply | ReplyFailure | ModelFailure | None = None
+        self.until = time.monotonic() + settings.AGENTCORE_OPTIONS.slice_seconds
+
+    def run(self) -> Driven | None:
+        view = load_view(self.lease.run_id)
+        results: tuple[Result, ...] = ()
+        while True:
+            view.reply = self.reply
+            plan, kept = self._advance(view, results)
+            results = ()
+            if kept is Kept.NOTHING:
+                return None  # the lease is gone; what was found out is recorded
+            if kept is Kept.TRUTH:
+                view = load_view(self.lease.run_id)
+                continue
+            self.reply = None
+            if isinstance(plan.answer, Call):
+                self.calls += 1
+                results = perform(plan.answer)
+                self.reply = next((r.reply for r in results if r.reply is not None), None)
+            elif not isinstance(plan.answer, Again):
+                return self._left(view, plan.answer)
+
+    def _advance(self, view: View, results: tuple[Result, ...]) -> tuple[Plan, Kept]:
+        """Plan and commit; a step that cannot be computed or written is noted and put off."""
+        try:
+            plan = self._plan(view, results)
+            return plan, commit(view=view, lease=self.lease, plan=plan, results=results)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception as error:
+            log.exception("run %s: step %s failed", view.run.id, step_of_run(view.run))
+            plan = self._step_failed(view, error)
+            return plan, commit(view=view, lease=self.lease, plan=plan, results=results)
+
+    def _plan(self, view: View, results: tuple[Result, ...]) -> Plan:
+        """The truth of `results`, then steps: both computed before the transaction begins."""
+        truth = _truth(view, results) if results else None
+        if truth is not None and _developer_code_next(view, results):
+            # A tool developer's function must not be able to take a known write along.
+            return Plan(truth, None, Again())
+        steps = Draft(run=view.run, now=view.now)
+        return Plan(truth, steps, self._steps(view, steps))
+
+    def _steps(self, view: View, draft: Draft) -> Answer:
+        """Take steps until one does not lead to another step of this process."""
+        one_step = view.run.claims > 1
+        while True:
+            answer = self._step(view, draft)
+            if not isinstance(answer, Next):
+                break
+            if one_step:
+                answer = Again()
+                break
+        self._settle(draft, answer)
+        return answer
+
+    def _step(self, view: View, draft: Draft) -> Answer:
+        run = view.run
+        if run.state in RUN_TERMINAL:
+            return End()
+        if not run.stop_reason and run.deadline_at <= draft.now:
+            reason = f"the deadline {run.deadline_at.isoformat()} has passed"
+            draft.set_run(stop_reason=StopReason.DEADLINE, reason=reason)
+        step = step_of_run(run)
+        if step not in self.inline or self._slice_is_over():
+            return Wait(draft.now)
+        if run.stop_reason:
+            return stopping.plan(view, draft)
+        return STEPS[step](view, draft)
+
+    def _slice_is_over(self) -> bool:
+        """Between call sets only: the first step after a claim is always taken."""
+        over = self.calls >= settings.AGENTCORE_OPTIONS.slice_calls
+        return (self.calls > 0 and (over or time.monotonic() > self.until)) or worker.is_draining()
+
+    def _settle(self, draft: Draft, answer: Answer) -> None:
+        """Lease, deadline and wake-up time that go with the answer."""
+        match answer:
+            case Wait(wake_at=wake_at):
+                draft.release()
+                draft.set_run(
+                    wake_at=wake_at, hinted_at=draft.now if wake_at <= draft.now else None
+                )
+            case End():
+                draft.release()
+            case Call():
+                draft.set_run(wake_at=draft.now, call_deadline_at=_call_deadline(draft, answer))
+            case _:
+                draft.set_run(wake_at=draft.now, call_deadline_at=draft.now + SETTLE_MARGIN)
+
+    def _step_failed(self, view: View, error: Exception) -> Plan:
+        """The step waits longer each time, and in the end for a person. The truth is kept: the
+        commit computes it again from the rows."""
+        fresh = load_view(self.lease.run_id)
+        view.run, view.read_at, view.read_monotonic = fresh.run, fresh.read_at, fresh.read_monotonic
+        run, claims = fresh.run, fresh.run.claims
+        draft = Draft(run=run, now=fresh.now, event="step.failed")
+        where = "" if run.state in RUN_TERMINAL else step_of_run(run)
+        reason = canonical.clean_text(f"step {where}: {type(error).__name__}: {error}", 2000)
+        draft.note(error=reason[:500], claims=claims)
+        wake_at = draft.now + timedelta(seconds=5.0 * 2**claims)
+        if claims >= settings.AGENTCORE_OPTIONS.poison_after:
+            draft.move_run(RunState.SUSPENDED, resume_to=RunState(run.state), reason=reason)
+        draft.release()
+        draft.set_run(reason=reason, claims=claims, wake_at=wake_at)
+        return Plan(None, draft, Wait(wake_at))
+
+    def _left(self, view: View, answer: Answer) -> Driven:
+        run = view.run
+        connection.close()
+        waits = not isinstance(answer, Wait) or answer.wake_at > view.now
+        due = None if waits else step_of_run(run)
+        return Driven(revision=run.revision, due=due, state=RunState(run.state))
+
+
+def _truth(view: View, results: tuple[Result, ...]) -> Draft:
+    """The truth of the calls just made, on the view: what `journal.draft_truth` does on rows."""
+    draft = Draft(run=view.run, now=view.now, event="attempt.recorded")
+    attempts = {attempt.id: attempt for attempt in view.attempts}
+    actions = {action.id: action for action in view.actions}
+    for result in results:
+        attempt = attempts[result.attempt_id]
+        action = actions[attempt.action_id] if attempt.action_id else None
+        siblings = view.attempts_of(action, AttemptKind(attempt.kind))
+        apply_result(draft, attempt=attempt, action=action, siblings=siblings, result=result)
+    return draft
+
+
+def _developer_code_next(view: View, results: tuple[Result, ...]) -> bool:
+    """A write's result is in hand and the next step needs a function of a tool developer."""
+    ids = {result.attempt_id for result in results}
+    wrote = any(
+        attempt.id in ids and attempt.kind == AttemptKind.TOOL and attempt.action_id
+        for attempt in view.attempts
+        if attempt.action_id and _is_write_attempt(view, attempt.action_id)
+    )
+    waiting = ACTION_UNDECIDED - {ActionState.AWAITING_APPROVAL}
+    return wrote and bool(view.in_state(*waiting))
+
+
+def _is_write_attempt(view: View, action_id: UUID) -> bool:
+    return any(action.id == action_id and is_write(action) for action in view.actions)
+
+
+def _call_deadline(draft: Draft, call: Call) -> datetime:
+    """Until when the lease covers this call set: its time limit and a margin, at least 30 s."""
+    longest = max(request.timeout for request in call.requests)
+    return draft.now + max(timedelta(seconds=longest + CALL_MARGIN), SETTLE_MARGIN)

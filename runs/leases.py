@@ -1,0 +1,90 @@
+"""The right to advance a run: one live lease, a fence that only grows, the database clock.
+
+A lease is live while its worker's beat is fresh *and* its call deadline has not passed. Losing it
+takes away the right to advance, never the duty to record what was found out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from agentcore import failpoints
+from agentcore.lifecycle import RUN_TERMINAL, RunState
+from runs import transitions
+from runs.models import Run
+from runs.worker import WorkerIdentity
+
+LIVE_LEASE = (
+    "(r.lease_worker IS NOT NULL AND r.call_deadline_at > clock_timestamp() AND EXISTS ("
+    "SELECT 1 FROM runs_worker w WHERE w.id = r.lease_worker"
+    " AND w.beat_at > clock_timestamp() - make_interval(secs => %(dead_after)s)))"
+)
+"""SQL on `runs_run r`: somebody may be working on it. Needs the parameter `dead_after` (s)."""
+
+_LEAVES_BY_CLAIM = {
+    RunState.WAITING_APPROVAL: RunState.DISPATCHING_TOOLS,
+    RunState.WAITING_CHILD: RunState.DISPATCHING_TOOLS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one claim: compared under the lock before every advance."""
+
+    run_id: UUID
+    worker: UUID
+    token: UUID
+    fence: int
+
+    def holds(self, run: Run) -> bool:
+        return run.fence == self.fence and run.claim_token == self.token
+
+
+def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Lease | None:
+    """Take the lease of a due run that nobody works on; None when there is nothing to take.
+
+    `revision` is what the message says; another one means the message is stale. Waiting states
+    are left in the same statement, since they hold no lease.
+    """
+    token = uuid4()
+    with transaction.atomic(durable=True):
+        run, now = transitions.lock_run(run_id)
+        if revision is not None and run.revision != revision:
+            return None
+        if not _is_due(run, now) or _is_live(run_id):
+            return None
+        draft = transitions.Draft(run=run, now=now, event="run.resumed")
+        _leave_waiting(draft)
+        draft.take_lease(worker=worker.id, token=token)
+        transitions.finish(run, draft, actor=worker.actor)
+        failpoints.hit("claim.before_commit")
+    failpoints.hit("claim.after_commit")
+    return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
+
+
+def _is_due(run: Run, now: datetime) -> bool:
+    if run.state in RUN_TERMINAL or run.state == RunState.SUSPENDED:
+        return False
+    return run.wake_at <= now
+
+
+def _is_live(run_id: UUID) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {LIVE_LEASE} FROM runs_run r WHERE r.id = %(id)s",
+            {"id": run_id, "dead_after": settings.AGENTCORE_OPTIONS.worker_dead_after},
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def _leave_waiting(draft: transitions.Draft) -> None:
+    state = RunState(draft.run.state)
+    if state in _LEAVES_BY_CLAIM:
+        draft.move_run(_LEAVES_BY_CLAIM[state])
+    elif state is RunState.RETRY_WAIT:
+        draft.move_run(RunState(draft.run.resume_to or ""))

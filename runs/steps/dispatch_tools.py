@@ -1,0 +1,165 @@
+"""Link 3: run what may run. Approvals are asked for first, reads side by side, writes in turn."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from django.conf import settings
+
+from agentcore.lifecycle import ActionState, ApprovalState, RunState
+from agentcore.retries import backoff
+from agentcore.values import AttemptKind
+from approvals import records
+from runs import journal
+from runs.models import ActionJournal
+from runs.steps import asking, reconciling, starting
+from runs.steps.base import Answer, Call, Next, ToolRequest, Wait
+from runs.transitions import Draft
+from runs.view import View, is_write, spec_of
+
+A = ActionState
+
+
+def plan(view: View, draft: Draft) -> Answer:
+    """Draft the next calls of the turn, or where the run has to wait."""
+    settle_lost(view, draft)
+    _expire(view, draft)
+    if view.run.state == RunState.RECONCILING:
+        return reconciling.plan(view, draft)
+    prechecks = asking.prechecks_due(view, draft)
+    asking.request_approvals(view, draft)
+    reads = _reads_due(view, draft)
+    if prechecks or reads:
+        return Call(tuple(prechecks + reads))
+    write = _next_write(view, draft)
+    if write is not None:
+        return write
+    return _come_to_rest(view, draft)
+
+
+def settle_lost(view: View, draft: Draft) -> None:
+    """Attempts of an earlier holder without an outcome: lost. A write is then UNKNOWN."""
+    for action in view.in_state(A.RUNNING):
+        attempts = view.attempts_of(action)
+        lost = [
+            a
+            for a in attempts
+            if a.outcome is None and a.lost_at is None and a.fence < view.run.fence
+        ]
+        journal.mark_lost(draft, lost)
+        if lost and is_write(action):
+            detail = "the process that sent it is gone"
+            journal.to_unknown(draft, action, error_class="lost", detail=detail)
+    for kind in (AttemptKind.PROBE, AttemptKind.PRECHECK):
+        stale = [
+            a
+            for a in view.attempts
+            if a.kind == kind and a.outcome is None and not a.lost_at and a.fence < view.run.fence
+        ]
+        journal.mark_lost(draft, stale)
+
+
+def _expire(view: View, draft: Draft) -> None:
+    """Approvals out of time take their action along; what ran out cannot be revived."""
+    for action in view.in_state(A.AWAITING_APPROVAL, A.READY):
+        approval = view.approval_of(action)
+        live = approval and approval.state in (ApprovalState.PENDING, ApprovalState.APPROVED)
+        if approval is None or not live or approval.expires_at > draft.now:
+            continue
+        draft.also(partial(records.expire, (approval.id,)))
+        approval.state = ApprovalState.EXPIRED
+        draft.log(object="approval", id=str(approval.id), to="EXPIRED", cause="out of time")
+        draft.move_action(action, A.EXPIRED, reason="APPROVAL_EXPIRED")
+
+
+def _reads_due(view: View, draft: Draft) -> list[ToolRequest]:
+    """READY reads, and RUNNING ones whose next try is due, up to the cap."""
+    due: list[ToolRequest] = []
+    for action in view.live_actions:
+        if is_write(action) or len(due) >= settings.AGENTCORE_OPTIONS.read_cap:
+            continue
+        if action.state == A.READY:
+            request = starting.start(view, draft, action)
+        elif action.state == A.RUNNING and _retry_at(view, action, draft) <= draft.now:
+            request = starting.try_again(view, draft, action)
+        else:
+            continue
+        if isinstance(request, ToolRequest):
+            due.append(request)
+    return due
+
+
+def _next_write(view: View, draft: Draft) -> Answer | None:
+    """The first write that may go: nothing uncertain before it, its resource free."""
+    for action in view.in_state(A.RUNNING):
+        if is_write(action) and _retry_at(view, action, draft) <= draft.now:
+            request = starting.try_again(view, draft, action)
+            if isinstance(request, ToolRequest):
+                return Call((request,))
+    if view.in_state(A.UNKNOWN, A.NEEDS_HUMAN):
+        return None
+    for action in view.in_state(A.READY):
+        if not is_write(action) or _resource_busy(view, action):
+            continue
+        answer = _start_write(view, draft, action)
+        if answer is not None:
+            return answer
+    return None
+
+
+def _start_write(view: View, draft: Draft, action: ActionJournal) -> Answer | None:
+    """Start one write: with a preview its precheck must be fresh, so that comes first."""
+    spec = spec_of(action)
+    if spec is not None and spec.preview_fn is not None and not asking.is_fresh(action, draft.now):
+        tries = len(view.attempts_of(action, AttemptKind.PRECHECK))
+        if tries >= asking.MAX_PRECHECKS:
+            starting.deny(draft, action, "PRECHECK_FAILED", asking.precheck_problem(action))
+            return None
+        return Call((asking.precheck_request(view, draft, action, spec),))
+    request = starting.start(view, draft, action)
+    return Call((request,)) if isinstance(request, ToolRequest) else None
+
+
+def _resource_busy(view: View, action: ActionJournal) -> bool:
+    """An earlier open write on the same resource key (no resource: the same tool)."""
+    return any(
+        is_write(other) and _resource(other) == _resource(action)
+        for other in view.open_actions
+        if other.id != action.id
+    )
+
+
+def _resource(action: ActionJournal) -> str:
+    return action.resource_key or f"tool:{action.tool}"
+
+
+def _retry_at(view: View, action: ActionJournal, draft: Draft) -> datetime:
+    """When a RUNNING action without a call in flight may be tried again."""
+    attempts = view.attempts_of(action)
+    last = attempts[-1]
+    if last.outcome is None and last.lost_at is None:
+        return draft.now + timedelta(days=1)  # in flight, by this holder
+    if last.ended_at is None:
+        return draft.now
+    jitter = (last.id.int & 0xFFFF) / 0xFFFF
+    return last.ended_at + timedelta(seconds=backoff(n=last.n, base=0.5, cap=30.0, jitter=jitter))
+
+
+def _come_to_rest(view: View, draft: Draft) -> Answer:
+    """Nothing can start now: wait for the truth, a timer or a person, or go on to observe."""
+    if view.in_state(A.UNKNOWN, A.PENDING, A.NEEDS_HUMAN):
+        draft.move_run(RunState.RECONCILING)
+        return Next()
+    running = view.in_state(A.RUNNING)
+    if running:
+        wake_at = min(_retry_at(view, action, draft) for action in running)
+        draft.move_run(RunState.RETRY_WAIT, resume_to=RunState.DISPATCHING_TOOLS)
+        return Wait(min(wake_at, view.run.deadline_at))
+    awaiting = view.in_state(A.AWAITING_APPROVAL)
+    if awaiting:
+        expiries = [approval.expires_at for a in awaiting if (approval := view.approval_of(a))]
+        draft.move_run(RunState.WAITING_APPROVAL)
+        return Wait(min([*expiries, view.run.deadline_at]))
+    draft.move_run(RunState.OBSERVING)
+    return Next()

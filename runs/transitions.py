@@ -1,0 +1,350 @@
+"""The one door: the only code that writes `state`, `revision` or `fence` of a run or an action.
+
+A `Draft` is decided first, in memory, as a value; `write` then puts it into the open transaction:
+rows, one revision step, one event. Nothing here calls anything outside the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import models, transaction
+
+from agentcore import canonical, lifecycle
+from agentcore.lifecycle import (
+    ACTION_TERMINAL,
+    RUN_RESUMES,
+    RUN_TERMINAL,
+    RUN_UNLEASED,
+    ActionState,
+    IllegalTransition,
+    RunState,
+)
+from runs import sql
+from runs.models import ActionJournal, Attempt, Event, Run, Turn
+
+SETTLE_MARGIN = timedelta(seconds=30)
+"""How long a holder may take between two of its transactions when no call is in flight."""
+
+
+class StaleDraft(Exception):  # noqa: N818  (a verdict, not a fault)
+    """A guard under the lock failed: the draft was computed from something that has changed."""
+
+
+@dataclass
+class Draft:
+    """What one transaction will do to one run. Filled by steps and services, written by `write`.
+
+    `run` and the actions passed in are changed in memory at once, so that the next step sees them;
+    a draft that is not written must be thrown away together with them.
+    """
+
+    run: Run
+    now: datetime
+    event: str = "run.advanced"
+    named: bool = False  # the event keeps this name whatever moved
+    txn: UUID = field(default_factory=uuid4)
+    run_sets: dict[str, Any] = field(default_factory=dict)
+    actions: dict[UUID, ActionJournal] = field(default_factory=dict)
+    action_sets: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    action_base: dict[UUID, int] = field(default_factory=dict)
+    row_sets: list[tuple[models.Model, dict[str, Any], dict[str, Any]]] = field(
+        default_factory=list
+    )
+    new_rows: list[models.Model] = field(default_factory=list)
+    effects: list[Callable[[], object]] = field(default_factory=list)
+    transitions: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    first_state: str = ""
+
+    def __post_init__(self) -> None:
+        self.first_state = self.run.state
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.run_sets or self.action_sets or self.row_sets or self.new_rows)
+
+    # --- the run ---------------------------------------------------------------------------
+
+    def move_run(self, to: RunState, *, cause: str = "", **fields: Any) -> None:
+        """Move the run by one legal arrow; lease, `resume_to` and `ended_at` follow the state."""
+        source = RunState(self.run.state)
+        table_cause = lifecycle.check_run_move(source, to)
+        self.transitions.append(
+            {
+                "object": "run",
+                "id": str(self.run.id),
+                "from": source,
+                "to": to,
+                "cause": cause or table_cause,
+                "step": lifecycle.step_of(source),
+                "turn": fields.get("turn", self.run.turn),
+            }
+        )
+        if to not in RUN_RESUMES:
+            fields.setdefault("resume_to", None)
+        if to in RUN_TERMINAL:
+            fields["ended_at"] = self.now
+        self.set_run(state=to, **fields)
+        if to in RUN_UNLEASED:
+            self.release()
+
+    def set_run(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            setattr(self.run, name, value)
+        self.run_sets.update(fields)
+
+    def release(self) -> None:
+        """Give the lease back; the work since the claim ended cleanly."""
+        self.set_run(lease_worker=None, claim_token=None, call_deadline_at=None, claims=0)
+
+    def take_lease(self, *, worker: UUID, token: UUID) -> None:
+        """Take the lease with a new fence; the caller has checked that none is live."""
+        self.set_run(
+            lease_worker=worker,
+            claim_token=token,
+            fence=self.run.fence + 1,
+            claims=self.run.claims + 1,
+            call_deadline_at=self.now + SETTLE_MARGIN,
+            hinted_at=None,
+            hints=0,
+            started_at=self.run.started_at or self.now,
+        )
+
+    # --- actions and other rows ---------------------------------------------------------------
+
+    def add_action(self, action: ActionJournal) -> None:
+        """A new action; moves made before the write are folded into its insert."""
+        self.actions[action.id] = action
+        self.new_rows.append(action)
+        self._log_action(action, None, ActionState(action.state), "proposed by the model")
+
+    def move_action(
+        self, action: ActionJournal, to: ActionState, *, cause: str = "", **fields: Any
+    ) -> None:
+        """Move an action by one legal arrow."""
+        source = ActionState(action.state)
+        table_cause = lifecycle.check_action_move(source, to)
+        self._log_action(action, source, to, cause or table_cause)
+        if to in ACTION_TERMINAL:
+            fields["ended_at"] = self.now
+        self.set_action(action, state=to, **fields)
+
+    def set_action(self, action: ActionJournal, **fields: Any) -> None:
+        for name, value in fields.items():
+            setattr(action, name, value)
+        if action in self.new_rows:
+            return
+        self.actions[action.id] = action
+        self.action_base.setdefault(action.id, action.revision)
+        self.action_sets.setdefault(action.id, {}).update(fields)
+
+    def _log_action(
+        self, action: ActionJournal, source: ActionState | None, to: ActionState, cause: str
+    ) -> None:
+        self.transitions.append(
+            {
+                "object": "action",
+                "id": str(action.id),
+                "tool": action.tool,
+                "turn": action.turn,
+                "from": source,
+                "to": to,
+                "cause": cause,
+            }
+        )
+
+    def log(self, **entry: Any) -> None:
+        """One more entry of the event: a change of another table (approval, attempt)."""
+        self.transitions.append(entry)
+
+    def add(self, *rows: models.Model) -> None:
+        self.new_rows.extend(rows)
+
+    def set_row(
+        self, row: Turn | Attempt, *, guard: dict[str, Any] | None = None, **fields: Any
+    ) -> None:
+        """Change a turn or an attempt; `guard` columns must still hold these values."""
+        for name, value in fields.items():
+            setattr(row, name, value)
+        if row not in self.new_rows:
+            self.row_sets.append((row, guard or {}, fields))
+
+    def also(self, effect: Callable[[], object]) -> None:
+        """A guarded write of another module, made in the same transaction after the actions."""
+        self.effects.append(effect)
+
+    def note(self, **data: Any) -> None:
+        self.notes.update(data)
+
+
+# --- writing, inside an open transaction -------------------------------------------------------
+
+
+def lock_run(run_id: UUID) -> tuple[Run, datetime]:
+    """The run row, locked, and the database clock. Raises `Run.DoesNotExist`."""
+    # The clock is read outside the locking query: inside it could be read before a wait.
+    rows = Run.objects.raw(
+        "WITH locked AS MATERIALIZED (SELECT * FROM runs_run WHERE id = %s FOR NO KEY UPDATE)"
+        " SELECT *, clock_timestamp() AS db_now FROM locked",
+        [run_id],
+    )
+    for run in rows:
+        return run, run.db_now  # type: ignore[attr-defined]
+    raise Run.DoesNotExist(f"no run {run_id}")
+
+
+def write_rows(draft: Draft, *, after: Draft | None = None) -> None:
+    """Everything of a draft but the run row and the event. Raises `StaleDraft`.
+
+    `after` is the draft written before it in the same transaction, which has moved the revisions
+    of the actions it touched. Memory is not changed: the transaction may be tried again.
+    """
+    _insert_kind(draft, Turn)
+    _insert_kind(draft, ActionJournal)
+    for action_id, sets in draft.action_sets.items():
+        base = draft.action_base[action_id]
+        if after is not None and action_id in after.action_sets:
+            base += 1
+        where = {"id": action_id, "revision": base}
+        if sql.update(ActionJournal, where=where, sets={**sets, "revision": base + 1}) != 1:
+            raise StaleDraft(f"action {action_id} is no longer at revision {base}")
+    for effect in draft.effects:
+        effect()
+    for row, guard, fields in draft.row_sets:
+        if sql.update(type(row), where={"id": row.pk, **guard}, sets=fields) != 1:
+            raise StaleDraft(f"{type(row).__name__} {row.pk}: {', '.join(guard)} has changed")
+    written = (Turn, ActionJournal)
+    for kind in dict.fromkeys(type(row) for row in draft.new_rows):
+        if kind not in written:
+            _insert_kind(draft, kind)
+
+
+def _insert_kind(draft: Draft, kind: type[models.Model]) -> None:
+    sql.insert([row for row in draft.new_rows if type(row) is kind])
+
+
+def finish(run: Run, *drafts: Draft, actor: str) -> None:
+    """The run row and the one event of this transaction: the drafts' changes, revision + 1.
+
+    `run` carries the revision and event head under the lock. Raises `StaleDraft`.
+    """
+    before = run.revision
+    sets: dict[str, Any] = {}
+    moves: list[dict[str, Any]] = []
+    notes: dict[str, Any] = {}
+    for draft in drafts:
+        sets.update(draft.run_sets)
+        moves += draft.transitions
+        notes.update(draft.notes)
+    _check_path(drafts[0].first_state, sets.get("state", drafts[0].first_state))
+    sets["revision"] = before + 1
+    if moves or notes:
+        event = _event(run, drafts, actor, {"transitions": moves, **notes})
+        sql.insert([event])
+        sets.update(event_seq=event.seq, event_head=event.hash)
+    if sql.update(Run, where={"id": run.id, "revision": before}, sets=sets) != 1:
+        raise StaleDraft(f"run {run.id} is no longer at revision {before}")
+    for name, value in sets.items():
+        setattr(run, name, value)
+
+
+def _check_path(first: str, last: str) -> None:
+    if first != last and (first, last) not in lifecycle.run_pairs():
+        raise IllegalTransition(f"run: {first} -> {last} may not be written at once")
+
+
+def _event(run: Run, drafts: tuple[Draft, ...], actor: str, data: dict[str, Any]) -> Event:
+    seq, kind = run.event_seq + 1, _event_type(drafts)
+    body: dict[str, Any] = {
+        "run": str(run.id),
+        "seq": seq,
+        "type": kind,
+        "actor": actor,
+        "revision": [run.revision, run.revision + 1],
+        "data": data,
+        "at": drafts[-1].now.isoformat(),
+    }
+    key = settings.AGENTCORE_OPTIONS.event_key
+    return Event(
+        run_id=run.id,
+        seq=seq,
+        type=kind,
+        actor=actor,
+        revision_before=run.revision,
+        revision_after=run.revision + 1,
+        data=data,
+        txn=drafts[0].txn,
+        hash=canonical.event_hash(key=key, previous=run.event_head, body=body),
+        created_at=drafts[-1].now,
+    )
+
+
+_RUN_EVENTS = {
+    RunState.COMPLETED: "run.completed",
+    RunState.INCOMPLETE: "run.incomplete",
+    RunState.FAILED: "run.failed",
+    RunState.CANCELLED: "run.cancelled",
+    RunState.CANCELLING: "run.cancelling",
+    RunState.WAITING_APPROVAL: "run.requires_action",
+    RunState.SUSPENDED: "run.requires_action",
+}
+
+
+def _event_type(drafts: tuple[Draft, ...]) -> str:
+    """The public type of the transaction: where the run came to rest, else its last action move,
+    else what the draft says."""
+    if drafts[-1].named:
+        return drafts[-1].event
+    moves = [move for draft in drafts for move in draft.transitions]
+    rest = [move["to"] for move in moves if move["object"] == "run"]
+    if rest and rest[-1] in _RUN_EVENTS:
+        return _RUN_EVENTS[RunState(rest[-1])]
+    for move in reversed(moves):
+        if move["object"] == "action":
+            return f"action.{_ACTION_EVENTS.get(move['to'], move['to'].lower())}"
+    return drafts[-1].event
+
+
+_ACTION_EVENTS = {"RUNNING": "started"}
+
+
+# --- whole transactions for services ------------------------------------------------------------
+
+
+@contextmanager
+def locked_run(run_id: UUID, *, actor: str, event: str) -> Iterator[Draft]:
+    """One durable transaction on one run: lock, yield a draft, write it at the end.
+
+    An empty draft writes nothing. An exception rolls everything back.
+    """
+    with transaction.atomic(durable=True):
+        run, now = lock_run(run_id)
+        draft = Draft(run=run, now=now, event=event, named=True)
+        yield draft
+        if not draft.is_empty:
+            write_rows(draft)
+            finish(run, draft, actor=actor)
+
+
+def settle_revisions(*drafts: Draft) -> None:
+    """After the commit: the actions in memory carry the revisions that were written."""
+    for draft in drafts:
+        for action_id in draft.action_sets:
+            draft.actions[action_id].revision += 1
+
+
+def create_run(run: Run, *, actor: str) -> None:
+    """Insert a new run and its first event, inside the caller's transaction."""
+    draft = Draft(run=run, now=run.created_at, event="run.created")
+    draft.log(object="run", id=str(run.id), to=RunState.QUEUED, cause="requested", **{"from": None})
+    event = _event(run, (draft,), actor, {"transitions": draft.transitions})
+    run.revision, run.event_seq, run.event_head = run.revision + 1, event.seq, event.hash
+    sql.insert([run])
+    sql.insert([event])
