@@ -1,0 +1,158 @@
+"""Every error of the API as `application/problem+json` (RFC 9457) that says what to do."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from runs.api.schemas import Problem, ProblemField
+from runs.refusals import Refused
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "application/problem+json"
+TYPE_BASE = "urn:agentcore:problem:"
+
+CODES: dict[str, tuple[int, str]] = {
+    "malformed_json": (400, "The body is not valid JSON"),
+    "idempotency_key_missing": (400, "The Idempotency-Key header is missing or unusable"),
+    "unauthenticated": (401, "No valid credentials"),
+    "scope_missing": (403, "The caller may not do this"),
+    "not_found": (404, "Not found"),
+    "method_not_allowed": (405, "The method is not allowed here"),
+    "idempotency_in_progress": (409, "A request with this key is being answered"),
+    "dedupe_open_run": (409, "A run with this dedupe_key is open"),
+    "body_too_large": (413, "The body is too large"),
+    "unsupported_media_type": (415, "The body has another media type than JSON"),
+    "invalid_input": (422, "The request is not valid"),
+    "idempotency_key_reused": (422, "The key was used for another request"),
+    "internal_error": (500, "The server made a mistake"),
+    "database_unavailable": (503, "The database cannot be reached"),
+}
+"""Code -> HTTP status and title. The code is the contract; titles and details may change."""
+
+DATABASE_DOWN = Refused(
+    code="database_unavailable",
+    detail="The database cannot be reached, or did not confirm. Send the same request again after "
+    "the time in Retry-After; with the same Idempotency-Key nothing is done twice.",
+    retry_after=2,
+)
+
+
+def request_id_of(request: Any) -> str:
+    """The id of this request: the caller's `X-Request-Id` if it is a plain word, else a new one."""
+    django_request = getattr(request, "_request", request)
+    known: str = getattr(django_request, "request_id", "")
+    if not known:
+        asked = django_request.META.get("HTTP_X_REQUEST_ID", "")
+        plain = asked.isascii() and asked.replace("-", "").replace("_", "").isalnum()
+        known = asked if plain and len(asked) <= 64 else f"req_{uuid4().hex}"
+        django_request.request_id = known
+    return known
+
+
+def problem(request: Any, refused: Refused) -> Problem:
+    """The body of the answer to a refusal."""
+    status, title = CODES[refused.code]
+    return Problem(
+        type=TYPE_BASE + refused.code,
+        title=title,
+        status=status,
+        detail=refused.detail,
+        code=refused.code,
+        request_id=request_id_of(request),
+        errors=[
+            ProblemField(pointer=e.pointer, code=e.code, detail=e.detail) for e in refused.errors
+        ],
+        run=refused.context.get("run"),
+    )
+
+
+def handle(error: Exception, context: dict[str, Any]) -> Response:
+    """DRF's exception handler: no exception leaves the API as anything but a problem."""
+    request = context["request"]
+    refused = as_refusal(error, request)
+    if refused.code == "internal_error":
+        log.error("request %s failed", request_id_of(request), exc_info=error)
+    headers = dict(getattr(error, "headers", None) or {})
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = str(error.auth_header)  # type: ignore[attr-defined]
+    if refused.retry_after is not None:
+        headers["Retry-After"] = str(refused.retry_after)
+    body = problem(request, refused)
+    return Response(
+        body.model_dump(mode="json", exclude_none=True),
+        status=body.status,
+        headers=headers,
+        content_type=CONTENT_TYPE,
+    )
+
+
+def as_refusal(error: Exception, request: Any) -> Refused:
+    """What an exception means to a caller. Unknown ones are an `internal_error` without details."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, OperationalError | InterfaceError):
+        log.warning("request %s: database error: %s", request_id_of(request), error)
+        return DATABASE_DOWN
+    if isinstance(error, exceptions.APIException):
+        return _of_framework(error, request)
+    return Refused(
+        code="internal_error",
+        detail=f"Report this with the request id {request_id_of(request)}. With the same "
+        "Idempotency-Key the request may be sent again safely.",
+    )
+
+
+def _of_framework(error: exceptions.APIException, request: Any) -> Refused:
+    if isinstance(error, exceptions.NotAuthenticated):
+        return Refused(
+            code="unauthenticated",
+            detail="Send a token as: Authorization: Bearer <token>. `manage.py token create` makes "
+            "one.",
+        )
+    if isinstance(error, exceptions.AuthenticationFailed):
+        return Refused(code="unauthenticated", detail=str(error.detail))
+    if isinstance(error, exceptions.MethodNotAllowed):
+        return Refused(
+            code="method_not_allowed",
+            detail=f"{request.method} is not allowed here. See /api/v1/openapi.json.",
+        )
+    if isinstance(error, exceptions.UnsupportedMediaType):
+        return Refused(
+            code="unsupported_media_type", detail="Send JSON with Content-Type: application/json."
+        )
+    if isinstance(error, exceptions.PermissionDenied):
+        return Refused(code="scope_missing", detail=str(error.detail))
+    if isinstance(error, exceptions.NotFound):
+        return Refused(code="not_found", detail=str(error.detail))
+    return Refused(code="malformed_json", detail=str(error.detail))
+
+
+def not_found(request: HttpRequest, **_: Any) -> JsonResponse:
+    """The answer to every path below /api/ that is no route."""
+    refused = Refused(
+        code="not_found",
+        detail="There is no such path. Paths have no slash at the end; see /api/v1/openapi.json.",
+    )
+    return plain_problem(request, refused)
+
+
+def plain_problem(request: HttpRequest, refused: Refused) -> JsonResponse:
+    """A problem outside of DRF's views."""
+    body = problem(request, refused)
+    response = JsonResponse(
+        body.model_dump(mode="json", exclude_none=True),
+        status=body.status,
+        content_type=CONTENT_TYPE,
+    )
+    response["X-Request-Id"] = body.request_id
+    if refused.retry_after is not None:
+        response["Retry-After"] = str(refused.retry_after)
+    return response

@@ -1,0 +1,154 @@
+"""Rows to the JSON of the API."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+from agentcore.lifecycle import ActionState, RunState, StopReason
+from runs.api import schemas
+from runs.api.ids import event_id, public_id
+from runs.api.status import (
+    FAILED_LAYER,
+    ActionFact,
+    RequiredAction,
+    incomplete_reason,
+    public_status,
+)
+from runs.models import Event, Run
+from runs.selectors import RunFacts
+
+BASE = "/api/v1"
+ID_PREFIX = {"approval": "appr", "reconciliation": "act", "operator": "run"}
+"""Type of a required action -> the prefix of its ids."""
+OBJECT_PREFIX = {"run": "run", "action": "act", "approval": "appr", "attempt": "att"}
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+
+
+def run_shape(run: Run, facts: RunFacts) -> schemas.Run:
+    """A run as its JSON says it; `run.agent_version` should be loaded."""
+    state = RunState(run.state)
+    stop = StopReason(run.stop_reason) if run.stop_reason else None
+    public = public_status(run_id=run.id, state=state, stop_reason=stop, actions=_facts(facts))
+    return schemas.Run(
+        id=public_id("run", run.id),
+        object="run",
+        status=public.status,
+        status_reason=run.reason or None,
+        agent=run.agent_version.name,
+        agent_version=run.agent_version.version,
+        input=run.input,
+        output=run.output,
+        required_action=_required(public.required_action),
+        incomplete_details=_incomplete(run, state, stop),
+        error=_error(run, state, stop),
+        usage=_usage(facts.usage),
+        budget=_budget(run),
+        turns=run.turn,
+        actions_summary=dict(Counter(row.state.lower() for row in facts.actions)),
+        requester=run.principal,
+        dedupe_key=run.dedupe_key or None,
+        metadata=run.metadata,
+        revision=run.revision,
+        created_at=run.created_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        deadline_at=run.deadline_at,
+        trace_id=run.trace_id or None,
+        links=_links(run),
+    )
+
+
+def run_json(run: Run, facts: RunFacts) -> dict[str, Any]:
+    return run_shape(run, facts).model_dump(mode="json")
+
+
+def _facts(facts: RunFacts) -> list[ActionFact]:
+    return [
+        ActionFact(
+            id=row.id,
+            state=ActionState(row.state),
+            approval_id=row.approval_id,
+            expires_at=row.approval_expires_at,
+        )
+        for row in facts.actions
+    ]
+
+
+def _required(required: RequiredAction | None) -> schemas.RequiredAction | None:
+    if required is None:
+        return None
+    prefix = ID_PREFIX[required.type]
+    return schemas.RequiredAction(
+        type=required.type,
+        ids=[public_id(prefix, item) for item in required.ids],
+        expires_at=required.expires_at,
+    )
+
+
+def _incomplete(
+    run: Run, state: RunState, stop: StopReason | None
+) -> schemas.IncompleteDetails | None:
+    if state is not RunState.INCOMPLETE or stop is None:
+        return None
+    reason = incomplete_reason(stop_reason=stop, turns=run.turn, max_turns=run.max_turns)
+    return schemas.IncompleteDetails(reason=reason)
+
+
+def _error(run: Run, state: RunState, stop: StopReason | None) -> schemas.RunError | None:
+    if state is not RunState.FAILED or stop is None:
+        return None
+    return schemas.RunError(
+        code=stop.lower(), layer=FAILED_LAYER.get(stop, "runtime"), message=run.reason
+    )
+
+
+def _usage(usage: dict[str, int]) -> schemas.Usage:
+    names = schemas.Usage.model_fields
+    return schemas.Usage(**{name: usage.get(name, 0) for name in names})
+
+
+def _budget(run: Run) -> schemas.Budget:
+    return schemas.Budget(
+        limits=schemas.BudgetLimits(
+            max_turns=run.max_turns, max_actions=run.max_actions, deadline_at=run.deadline_at
+        ),
+        used=schemas.BudgetUsed(turns=run.turn, actions=run.actions_used),
+    )
+
+
+def _links(run: Run) -> schemas.Links:
+    here = f"{BASE}/runs/{public_id('run', run.id)}"
+    return schemas.Links.model_validate({"self": here, "events": f"{here}/events"})
+
+
+def event_shape(event: Event) -> schemas.Event:
+    """An event as its JSON says it. Ids in `data.transitions` become public ids."""
+    kind, _, name = event.actor.partition(":")
+    notes = {key: _public(key, value) for key, value in event.data.items()}
+    transitions = [
+        {**move, "id": _public(move.get("object"), move.get("id"))}
+        for move in event.data.get("transitions", [])
+    ]
+    return schemas.Event(
+        id=event_id(event.run_id, event.seq),
+        object="event",
+        seq=event.seq,
+        type=event.type,
+        created_at=event.created_at,
+        actor=schemas.Actor(type=kind, id=name),
+        run=public_id("run", event.run_id),
+        data={**notes, "transitions": transitions},
+        revision_before=event.revision_before,
+        revision_after=event.revision_after,
+    )
+
+
+def _public(kind: object, value: Any) -> Any:
+    """The public id of an object of this kind; any other value as it is."""
+    prefix = OBJECT_PREFIX.get(str(kind))
+    if prefix is None or not isinstance(value, str) or not _UUID.fullmatch(value):
+        return value
+    return public_id(prefix, UUID(value))

@@ -1,0 +1,223 @@
+"""The JSON of the API: these models check what comes in, render what goes out, are the schema."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+)
+from pydantic_core import PydanticCustomError
+
+from runs.api.status import ActionType, PublicStatus
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=120)]
+
+
+class Shape(BaseModel):
+    """A body of an answer. Optional members are present and null unless they say otherwise."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
+class Question(BaseModel):
+    """A body of a request: no member that is not named, no coercion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _moment(value: object) -> object:
+    """RFC 3339 text with an offset; `strict` alone would want a datetime object."""
+    if isinstance(value, str) and _RFC3339.fullmatch(value):
+        with suppress(ValueError):
+            return datetime.fromisoformat(value)
+    raise PydanticCustomError("not_a_time", "Send a time as in 2030-01-31T12:00:00Z")
+
+
+class BudgetRequest(Question):
+    """Limits for this run. They may only lower those of the agent."""
+
+    max_turns: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_actions: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    deadline_at: Annotated[AwareDatetime, BeforeValidator(_moment)] | None = None
+
+
+class RunCreate(Question):
+    """A request to start a run."""
+
+    agent: Name = Field(description="The name of a declared agent.")
+    version: Name | None = Field(
+        default=None, description="Refuse the run unless the agent has this version now."
+    )
+    input: JsonValue = Field(description="The task, as the input model of the agent says.")
+    metadata: dict[
+        Annotated[str, StringConstraints(min_length=1, max_length=64)],
+        Annotated[str, StringConstraints(max_length=512)],
+    ] = Field(default_factory=dict, max_length=16, description="Texts of the caller; kept as sent.")
+    dedupe_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="A business key: at most one run with it is open in a tenant at a time.",
+    )
+    budget: BudgetRequest | None = None
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+class RequiredAction(Shape):
+    """What a person has to do before the run goes on."""
+
+    type: ActionType
+    ids: list[str] = Field(description="Ids of approvals, of actions, or (operator) of the run.")
+    expires_at: datetime | None
+
+
+class IncompleteDetails(Shape):
+    reason: str
+
+
+class RunError(Shape):
+    """Why a run failed. `code` is the stop reason, `layer` what broke."""
+
+    code: str
+    layer: str
+    message: str
+
+
+class Usage(Shape):
+    """Tokens of all model calls so far, as the provider counted them."""
+
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+
+
+class BudgetLimits(Shape):
+    max_turns: int
+    max_actions: int
+    deadline_at: datetime
+
+
+class BudgetUsed(Shape):
+    turns: int
+    actions: int
+
+
+class Budget(Shape):
+    limits: BudgetLimits
+    used: BudgetUsed
+
+
+class Links(Shape):
+    self: str
+    events: str
+
+
+class Run(Shape):
+    """A run: one task from the request to its terminal state."""
+
+    id: str
+    object: Literal["run"]
+    status: PublicStatus
+    status_reason: str | None
+    agent: str
+    agent_version: str
+    input: JsonValue
+    output: JsonValue
+    required_action: RequiredAction | None
+    incomplete_details: IncompleteDetails | None
+    error: RunError | None
+    usage: Usage
+    budget: Budget
+    turns: int
+    actions_summary: dict[str, int] = Field(
+        description="Number of actions by state (lower case); a state without actions is left out."
+    )
+    requester: str
+    dedupe_key: str | None
+    metadata: dict[str, str]
+    revision: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    deadline_at: datetime
+    trace_id: str | None
+    links: Links
+
+
+class Actor(Shape):
+    type: str
+    id: str
+
+
+class Event(Shape):
+    """What one transaction did to a run. `seq` has no gaps; the order is that of `seq`."""
+
+    id: str
+    object: Literal["event"]
+    seq: int
+    type: str
+    created_at: datetime
+    actor: Actor
+    run: str
+    data: dict[str, Any] = Field(
+        description="`transitions`: list of {object, id, from, to, cause, step?}, in order."
+    )
+    revision_before: int
+    revision_after: int
+
+
+Item = TypeVar("Item", bound=BaseModel)
+
+
+class ListShape(Shape, Generic[Item]):
+    object: Literal["list"] = "list"
+    data: list[Item]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class RunList(ListShape[Run]):
+    """Runs, newest first."""
+
+
+class EventList(ListShape[Event]):
+    """Events of a run, oldest first."""
+
+
+class ProblemField(Shape):
+    pointer: str = Field(description="JSON pointer into the body; query parameters: `?name`.")
+    code: str
+    detail: str
+
+
+class Problem(Shape):
+    """An error (RFC 9457). `code` is stable; the texts may change."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[ProblemField] = Field(default_factory=list)
+    run: str | None = Field(default=None, description="dedupe_open_run: the run that is open.")
