@@ -1,0 +1,1 @@
+"""Examples. Each folder is a Django app that `AGENTCORE_APPS` can name."""
