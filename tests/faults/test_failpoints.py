@@ -1,0 +1,151 @@
+"""One run for each failpoint, its process killed there once with SIGKILL.
+
+Whatever dies, and wherever: the run completes, the payment ledger has one refund, no event is
+missing, and the next claim comes within the dead-worker time plus two sweeps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import urllib.error
+from pathlib import Path
+
+import pytest
+
+from agentcore.failpoints import FAILPOINTS
+from examples.refund_desk.rest_client import RestError, is_over, needs_somebody
+from tests.world import DEAD_AFTER, SWEEP_PERIOD, World, uuid_of, wait_for
+
+pytestmark = pytest.mark.fault
+
+_orders = itertools.count(5000)
+
+# Which story passes a point. A large refund waits for a person; a lost reply leads to a probe;
+# a first kill after the send leads to a step without a call.
+LOST_REPLY = ("probe.", "sweep.")
+AFTER_A_KILL = ("step.",)
+IN_THE_WEB = ("start_run.", "hint.", "decide.")
+POLLING = 1.5
+"""Seconds for noticing on a busy machine: the beat of the dead, two polls of ours."""
+
+
+@pytest.mark.requirement("R16", "R48", "R55", "R57", "R60", "R61", "R65")
+@pytest.mark.parametrize("point", FAILPOINTS)
+def test_killed_once_at(world: World, point: str) -> None:
+    order = f"ORD-{next(_orders)}"
+    large = not point.startswith(LOST_REPLY + AFTER_A_KILL)
+    if point.startswith(LOST_REPLY):
+        world.fault(mode="commit_then_drop", times=1, order_id=order)
+    if point.startswith(AFTER_A_KILL):
+        _arm(world, "tool.after_call")
+    fired = _arm(world, point)
+    script = _WRITE_ONLY if point.startswith(("tool.", *AFTER_A_KILL)) else ""
+
+    amount = "80.00 EUR" if large else "20.00 EUR"
+    run_id = _post_until_accepted(world, order, amount, script % (order, amount) if script else "")
+    watch = _Claims(world, run_id, fired)
+    if large:
+        _follow(world, run_id, watch, waiting=True)
+        _approve_until_decided(world, run_id)
+    run = _follow(world, run_id, watch)
+
+    assert fired.exists(), "the run never passed this point"
+    assert run["status"] == "completed", run
+    assert len(world.refunds(order)) == 1
+    assert world.states(run_id)[-1] == ("refund_desk.submit_refund", "SUCCEEDED")
+    seqs = world.event_seqs(run_id)
+    assert seqs == list(range(1, len(seqs) + 1))
+    if not point.startswith(IN_THE_WEB) and watch.next_claim is not None:
+        taken = watch.next_claim - fired.stat().st_ctime
+        assert taken <= DEAD_AFTER + 2 * SWEEP_PERIOD * 1.25 + POLLING, f"{taken:.1f} s"
+
+
+def _arm(world: World, point: str) -> Path:
+    """Arm a point; the path that exists once it has fired."""
+    folder = Path(world.env["AGENTCORE_FAILPOINTS_DIR"])
+    for old in folder.iterdir():
+        if old.name == f"{point}.fired":
+            old.unlink()
+    (folder / point).write_text("kill")
+    return folder / f"{point}.fired"
+
+
+class _Claims:
+    """Sees when the run is claimed for the first time after the kill."""
+
+    def __init__(self, world: World, run_id: str, fired: Path) -> None:
+        self._world, self._run, self._fired = world, uuid_of(run_id), fired
+        self._fence: int | None = None
+        self.next_claim: float | None = None
+
+    def look(self) -> None:
+        self._world.heal()
+        if self.next_claim is not None or not self._fired.exists():
+            return
+        ((fence,),) = self._world.query("SELECT fence FROM runs_run WHERE id = %s", self._run)
+        if self._fence is None:
+            self._fence = fence
+        elif fence > self._fence:
+            self.next_claim = time.time()
+
+
+def _follow(
+    world: World, run_id: str, watch: _Claims, *, waiting: bool = False
+) -> dict[str, object]:
+    return world.client.follow(
+        run_id,
+        until=needs_somebody if waiting else is_over,
+        seconds=45,
+        between=watch.look,
+        every=0.03,
+    )
+
+
+# The write is the first tool call, so that `tool.*` is passed by it and not by a read.
+_WRITE_ONLY = (
+    '{"script": [[{"tool": "refund_desk__submit_refund", "arguments":'
+    ' {"order_id": "%s", "amount": "%s", "reason": "damaged"}}], ["done"]]}'
+)
+
+
+@pytest.mark.requirement("R57", "R61")
+@pytest.mark.parametrize("point", [name for name in FAILPOINTS if name.startswith("tool.")])
+def test_killed_once_at_a_read(world: World, point: str) -> None:
+    """A lost read is simply made again; the whole conversation goes on."""
+    order = f"ORD-{next(_orders)}"
+    fired = _arm(world, point)
+    run_id = world.refund(order)
+    run = _follow(world, run_id, _Claims(world, run_id, fired))
+
+    assert fired.exists(), "the run never passed this point"
+    assert run["status"] == "completed", run
+    assert len(world.refunds(order)) == 1
+
+
+def _post_until_accepted(world: World, order: str, amount: str, script: str) -> str:
+    """A client that repeats its POST with the same key until it gets an answer."""
+
+    def post() -> str | None:
+        try:
+            return world.refund(order, amount, message=script)
+        except (OSError, urllib.error.URLError, RestError):
+            return None
+
+    return wait_for(post, seconds=30, what="an answer to the POST")
+
+
+def _approve_until_decided(world: World, run_id: str) -> None:
+    """A reviewer who clicks again when the page broke off."""
+
+    def decide() -> bool:
+        pending = world.approvals(run_id)
+        if not pending:
+            return True
+        try:
+            world.decide(pending[0], "APPROVE")
+        except Exception:  # noqa: BLE001  (the web process died under the click)
+            return False
+        return True
+
+    wait_for(decide, seconds=30, what="a decision")
