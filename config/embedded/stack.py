@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -28,8 +28,8 @@ from config.local import local_secret
 class Stack:
     """Addresses of the two servers. `postgres` and `valkey` are None for servers of others."""
 
-    database_url: str
-    redis_url: str
+    database_url: str = field(repr=False)  # they hold passwords
+    redis_url: str = field(repr=False)
     postgres: Postgres | None
     valkey: Valkey | None
     account: str = ""

@@ -74,7 +74,7 @@ def test_a_small_refund_asks_nobody(story: World) -> None:
 
 @pytest.mark.requirement("R32", "R44")
 def test_a_rejected_refund_is_answered_by_the_model_and_sends_nothing(story: World) -> None:
-    run_id = story.refund("ORD-1003", "70.00 EUR")
+    run_id = story.refund("ORD-3003", "70.00 EUR")
     story.waiting(run_id)
     (approval,) = story.approvals(run_id)
 
@@ -82,7 +82,7 @@ def test_a_rejected_refund_is_answered_by_the_model_and_sends_nothing(story: Wor
     run = story.finish(run_id)
 
     assert run["status"] == "completed"
-    assert story.refunds("ORD-1003") == []
+    assert story.refunds("ORD-3003") == []
     assert story.states(run_id)[-1] == ("refund_desk.submit_refund", "REJECTED")
     (told,) = story.query(
         "SELECT observation FROM runs_actionjournal WHERE run_id = %s AND state = 'REJECTED'",
