@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ValidationError
 
+from agentcore import claims
 from agentcore.canonical import clean_text, storable
+from agentcore.claims import Effect
 from agentcore.values import Json
 
 
@@ -38,12 +41,14 @@ def check(
     output_model: type[BaseModel] | None,
     open_actions: int,
     failed_postconditions: tuple[str, ...],
+    effects: Sequence[Effect] = (),
 ) -> Complete | Missing | NotMet:
     """Judge a final answer `text`.
 
     With an `output_model` the text must be one JSON document that validates; without one the
     output is `{"text": text}`. `open_actions` counts the actions of the run that are not
-    terminal, `failed_postconditions` names the tools whose effect could not be verified.
+    terminal, `failed_postconditions` names the tools whose effect could not be verified,
+    `effects` the writes that the answer might claim.
     """
     if open_actions:
         return Missing(f"{open_actions} action(s) are not finished")
@@ -52,8 +57,21 @@ def check(
     if not text.strip():
         return Missing("the final answer is empty")
     if output_model is None:
-        return Complete({"text": clean_text(text)})
-    return _validated(text, output_model)
+        return _supported(Complete({"text": clean_text(text)}), effects)
+    return _supported(_validated(text, output_model), effects)
+
+
+def _supported(found: Complete | Missing, effects: Sequence[Effect]) -> Complete | Missing:
+    """An answer that claims an effect which was not made is not delivered."""
+    if isinstance(found, Missing):
+        return found
+    claimed = claims.unsupported(text=claims.statements(found.output), effects=effects)
+    if not claimed:
+        return found
+    return Missing(
+        f"the answer says that something was done, but there is no completed {', '.join(claimed)} "
+        "in this run; say what was really done, what was not, and why"
+    )
 
 
 def _validated(text: str, output_model: type[BaseModel]) -> Complete | Missing:

@@ -9,20 +9,48 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from agentcore.canonical import clean_text, storable
 from agentcore.values import Json, ToolCall, Usage
 
 MAX_BODY = 16 * 1024 * 1024  # characters
+MAX_DEPTH = 200
 MAX_CALLS = 64
 MAX_ARGUMENTS = 256 * 1024  # characters
 MAX_TEXT = 1024 * 1024  # characters
 MAX_CALL_ID = 200
 MAX_NAME = 120
 
-_TRANSIENT = frozenset({"server_error", "rate_limit_exceeded", "server_is_overloaded"})
+MAX_ENVELOPE = 16 * 1024  # characters
+_ECHO = frozenset(
+    {
+        "output",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "text",
+        "reasoning",
+        "temperature",
+        "top_p",
+        "top_logprobs",
+        "max_output_tokens",
+        "max_tool_calls",
+        "truncation",
+        "metadata",
+        "user",
+        "prompt",
+        "prompt_cache_key",
+        "safety_identifier",
+    }
+)
+"""Fields of a reply that repeat the request, and its items, which are kept by themselves."""
+
+_TRANSIENT = frozenset(
+    {"server_error", "rate_limit_exceeded", "server_is_overloaded", "vector_store_timeout"}
+)
 _UNFINISHED = frozenset({"in_progress", "incomplete", "queued"})
 _PROVIDER_RUN = frozenset(
     {
@@ -86,6 +114,9 @@ Decision = Final | ToolCalls | Refusal | Invalid
 class ParsedReply:
     """A finished reply. `output` is the JSON text of its items, untouched and in order, in ASCII
     (NUL and lone surrogates stay as escapes). All other text is safe to store.
+
+    `envelope`: what else the reply said, such as its status and fields that are not known here;
+    without what only repeats the request.
     """
 
     decision: Decision
@@ -93,6 +124,7 @@ class ParsedReply:
     response_id: str
     model: str
     usage: Usage | None
+    envelope: dict[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +137,22 @@ class ReplyFailure:
     usage: Usage | None = None
 
 
+def _depth_exceeds(value: Json, limit: int) -> bool:
+    """Whether lists and objects are nested deeper than `limit`; without recursion."""
+    level: list[Json] = [value]
+    for _ in range(limit):
+        inner: list[Json] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
 def parse_reply(body: str) -> ParsedReply | ReplyFailure:
     """Judge the text of a `POST /responses` reply. Never raises."""
     if len(body) > MAX_BODY:
@@ -115,6 +163,9 @@ def parse_reply(body: str) -> ParsedReply | ReplyFailure:
         kind = "a page" if body.lstrip()[:1] == "<" else "text"
         detail = f"the body is {kind}, not JSON: {error}"
         return ReplyFailure("reply_not_json", clean_text(detail, 300), transient=True)
+    if _depth_exceeds(reply, MAX_DEPTH):  # readable here, but not where it is read again
+        detail = f"nested deeper than {MAX_DEPTH} levels"
+        return ReplyFailure("reply_too_deep", detail, transient=True)
     if not isinstance(reply, dict):
         return ReplyFailure("reply_not_a_response", "JSON, but no object", transient=True)
     return _failure(reply) or _judged(reply)
@@ -163,7 +214,29 @@ def _judged(reply: dict[str, Any]) -> ParsedReply:
         response_id=_word(reply.get("id"), 200),
         model=_word(reply.get("model"), 120),
         usage=_usage(reply),
+        envelope=_envelope(reply),
     )
+
+
+def _envelope(reply: dict[str, Any]) -> dict[str, Json]:
+    """The fields of a reply that neither its items nor the request hold, made storable."""
+    kept = {clean_text(name): reply[name] for name in reply if name not in _ECHO}
+    try:
+        kept = _storable(kept)
+        size = len(json.dumps(kept))
+    except RecursionError:
+        size = MAX_ENVELOPE + 1
+    return kept if size <= MAX_ENVELOPE else {"status": _word(reply.get("status"))}
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(name): _storable(item) for name, item in value.items()}
+    return value
 
 
 def decide(items: list[Json]) -> Decision:
@@ -221,7 +294,10 @@ def _unsupported(items: list[Json]) -> str:
 
 def _unfinished(items: list[Json]) -> Invalid | None:
     for item in items:
-        if item["type"] in ("function_call", "message") and item.get("status") in _UNFINISHED:
+        status = item.get("status")
+        if status is not None and not isinstance(status, str):
+            return Invalid("malformed_item", "the status of an output item is not text")
+        if item["type"] in ("function_call", "message") and status in _UNFINISHED:
             return Invalid("unfinished_item", f"{item['type']} has status {item['status']}")
     return None
 

@@ -54,6 +54,8 @@ FAILPOINTS = (
     "step.after_commit",
     "decide.before_commit",
     "decide.after_commit",
+    "sweep.before_commit",
+    "sweep.after_commit",
     "sweep.before_publish",
     "sweep.after_publish",
 )

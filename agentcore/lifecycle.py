@@ -75,6 +75,8 @@ class StopReason(StrEnum):
     MODEL_ERROR = "MODEL_ERROR"
     TOOL_ERROR = "TOOL_ERROR"
     CONTEXT_ERROR = "CONTEXT_ERROR"
+    GUARDRAIL = "GUARDRAIL"
+    PERMISSION = "PERMISSION"
     RUNTIME_ERROR = "RUNTIME_ERROR"
 
 
@@ -224,6 +226,7 @@ ACTION_PATHS: tuple[tuple[ActionState, ...], ...] = (
     (A.PROPOSED, A.READY, A.RUNNING),
     (A.RUNNING, A.UNKNOWN, A.NEEDS_HUMAN),
     (A.UNKNOWN, A.RUNNING),
+    (A.UNKNOWN, A.NEEDS_HUMAN, A.ABANDONED),
 )
 """Action paths written as one UPDATE (longer than one move, or the resend)."""
 

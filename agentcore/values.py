@@ -129,7 +129,21 @@ class Inconclusive:
     detail: str = ""
 
 
-ProbeVerdict = Found | Absent | Pending | Inconclusive
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The downstream has our key or reference with other arguments than ours."""
+
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """The downstream's own final word: it knows the request, refused it and will not do it."""
+
+    detail: str = ""
+
+
+ProbeVerdict = Found | Absent | Pending | Inconclusive | Conflict | NotDone
 
 
 # --- the model's proposal -----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +32,16 @@ class ModelFailure:
 class ModelClient(Protocol):
     """One outside call. Never raises, never retries: the runtime owns the retries."""
 
-    def create(self, *, request: dict[str, Json], timeout: float) -> ModelReply | ModelFailure:
-        """Send `request`; `timeout` is in seconds, for the whole call."""
+    def create(
+        self,
+        *,
+        request: dict[str, Json],
+        timeout: float,
+        on_text: Callable[[str], None] | None = None,
+    ) -> ModelReply | ModelFailure:
+        """Send `request`; `timeout` is in seconds, for the whole call.
+
+        `on_text` gets fragments of the answer while a streamed reply comes in: for people who
+        watch, and for nothing else.
+        """
         ...

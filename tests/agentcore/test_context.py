@@ -14,6 +14,7 @@ from agentcore.context import (
     ContextError,
     ContextPack,
     Exchange,
+    Frame,
     compile_context,
     request_bytes,
 )
@@ -32,7 +33,7 @@ def compiled(*exchanges: Exchange, **changes: Any) -> ContextPack:
         "tools": TOOLS,
         "run_input": {"order_id": "ord_1"},
         "exchanges": exchanges,
-        "budget_left": {"turns_left": 3},
+        "frame": Frame({"turns_left": 3}),
     }
     return compile_context(**{**values, **changes})
 
@@ -57,13 +58,14 @@ def test_the_request_holds_the_layers_in_order() -> None:
     assert request["store"] is False
     assert request["parallel_tool_calls"] is True
     assert request["include"] == ["reasoning.encrypted_content"]
-    assert request["instructions"].startswith("You help.\n\n# Task state")
-    assert '{"turns_left": 3}' in request["instructions"]
+    assert request["instructions"].startswith("You help.\n\n# Rules of the runtime")
     kinds = [item["kind"] for item in pack.manifest["items"]]
-    assert kinds == ["input", "function_call", "function_call_output"]
-    first = request["input"][0]
+    assert kinds == ["input", "function_call", "function_call_output", "task_state"]
+    first, *_, last = request["input"]
     assert first["role"] == "user"
     assert '"order_id": "ord_1"' in first["content"][0]["text"]
+    assert last["role"] == "developer"
+    assert '{"turns_left": 3}' in last["content"]
 
 
 @pytest.mark.requirement("R18")
@@ -76,7 +78,7 @@ def test_items_are_sent_again_whole_and_in_order_then_their_outputs(name: str) -
     ids = [item["call_id"] for item in items if item["type"] == "function_call"]
     seen = tuple((call_id, f"result of {call_id}") for call_id in ids)
     pack = compiled(Exchange(1, output_of(body(name)), seen))
-    sent = pack.request["input"][1:]
+    sent = pack.request["input"][1:-1]
     assert sent[: len(items)] == items
     assert [list(item) for item in sent[: len(items)]] == [list(item) for item in items]
     assert sent[len(items) :] == [
@@ -92,7 +94,7 @@ def test_a_call_id_used_again_in_another_turn_keeps_its_own_output() -> None:
         Exchange(1, output_of(body("fc-reused-call-id-turn1")), (("call_0", "one"),)),
         Exchange(2, output_of(body("fc-reused-call-id-turn2")), (("call_0", "two"),)),
     )
-    sent = pack.request["input"][1:]
+    sent = pack.request["input"][1:-1]
     assert [(i.get("name"), i.get("output")) for i in sent] == [
         ("first_tool", None),
         (None, "one"),
@@ -138,7 +140,7 @@ def test_observations_without_calls_are_refused() -> None:
 def test_of_an_invalid_reply_only_the_note_is_shown(text: str) -> None:
     stored = output_of(text)
     pack = compiled(Exchange(1, stored, note="the reply was cut"))
-    assert [item["type"] for item in pack.request["input"]] == ["message", "message"]
+    assert [item["type"] for item in pack.request["input"]] == ["message"] * 3
     note = pack.request["input"][1]
     assert note == {"type": "message", "role": "developer", "content": NOTE + "the reply was cut"}
     (dropped,) = pack.manifest["dropped"]
@@ -149,7 +151,8 @@ def test_of_an_invalid_reply_only_the_note_is_shown(text: str) -> None:
 
 def test_a_final_answer_that_missed_something_is_shown_with_its_note() -> None:
     pack = compiled(exchange(1, message("Done."), note="no refund was made"))
-    assert [i["role"] for i in pack.request["input"]] == ["user", "assistant", "developer"]
+    roles = [i["role"] for i in pack.request["input"]]
+    assert roles == ["user", "assistant", "developer", "developer"]
 
 
 @pytest.mark.requirement("R26")
@@ -172,7 +175,7 @@ def test_what_tools_say_stays_in_their_outputs() -> None:
 def test_a_long_observation_is_cut_with_a_visible_mark(unit: str) -> None:
     text = unit * (MAX_OBSERVATION + 1)
     pack = compiled(exchange(1, call("a"), observations=(("a", text),)))
-    shown = pack.request["input"][-1]["output"]
+    shown = pack.request["input"][-2]["output"]
     assert len(shown.encode()) <= MAX_OBSERVATION
     assert shown.startswith(unit * 1000)
     assert shown.endswith(f"of {len(text.encode())} bytes are shown]")
@@ -217,7 +220,7 @@ def test_the_manifest_proves_the_request() -> None:
         assert entry["bytes"] == len(data)
     assert pack.sha256 == sha256_hex(request_bytes(pack.request))
     assert pack.manifest["instructions_sha256"] == sha256_hex(pack.request["instructions"])
-    assert pack.manifest["task_state"] == {"turns_left": 3}
+    assert Frame.read(pack.manifest) == Frame({"turns_left": 3})
     assert json.loads(json.dumps(pack.manifest)) == pack.manifest
 
 
@@ -229,7 +232,7 @@ def test_anything_the_model_sees_changes_the_hash() -> None:
         compiled(settings={}),
         compiled(tools=[]),
         compiled(run_input={"order_id": "ord_2"}),
-        compiled(budget_left={"turns_left": 2}),
+        compiled(frame=Frame({"turns_left": 2})),
         compiled(exchange(1, call("a"), observations=(("a", "seen"),))),
         compiled(exchange(1, call("a"), observations=(("a", "other"),))),
         compiled(exchange(1, call("a"), observations=(("a", "seen"),), note="n")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,41 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentcore.budgets import Budget, exceeded, remaining
+from agentcore.budgets import Budget
 from agentcore.completion import Complete, Missing, NotMet, check
-from agentcore.lifecycle import StopReason
 from agentcore.retries import backoff
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-USE: dict[str, Any] = {
-    "max_turns": 3,
-    "max_actions": 2,
-    "deadline_at": NOW + timedelta(minutes=1),
-    "turns": 2,
-    "actions": 2,
-    "now": NOW,
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({}, None),
-        ({"turns": 3}, StopReason.BUDGET),
-        ({"actions": 3}, StopReason.BUDGET),
-        ({"now": NOW + timedelta(minutes=1)}, StopReason.DEADLINE),
-        ({"now": NOW + timedelta(minutes=2), "turns": 9}, StopReason.DEADLINE),
-        ({"now": NOW + timedelta(seconds=59)}, None),
-    ],
-)
-def test_exceeded(change: dict[str, Any], reason: StopReason | None) -> None:
-    assert exceeded(**{**USE, **change}) is reason
-
-
-def test_what_is_left_is_never_negative() -> None:
-    assert remaining(**USE) == {"turns_left": 1, "actions_left": 0, "seconds_left": 60}
-    over = {**USE, "turns": 9, "actions": 9, "now": NOW + timedelta(days=1)}
-    assert set(remaining(**over).values()) == {0}
 
 
 @pytest.mark.parametrize(

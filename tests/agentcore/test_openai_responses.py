@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentcore.canonical import sha256_hex
-from agentcore.context import Exchange, compile_context
+from agentcore.context import Exchange, Frame, compile_context
 from agentcore.decisions import ParsedReply, parse_reply
 from agentcore.llm import openai_responses
 from agentcore.llm.base import ModelClient, ModelFailure, ModelReply
@@ -84,13 +84,13 @@ def test_the_bytes_on_the_wire_are_the_compiled_ones(client: ModelClient, server
         tools=[],
         run_input="hi",
         exchanges=[Exchange(1, outputs[0], seen), Exchange(2, outputs[1], (("call_odd", "ok"),))],
-        budget_left={},
+        frame=Frame({}),
     )
     assert isinstance(client.create(request=pack.request, timeout=10), ModelReply)
     ((_, _, data),) = server.received
     assert sha256_hex(data) == pack.sha256
     sent = json.loads(data)
-    assert sent["input"][1:] == [
+    assert sent["input"][1:-1] == [
         *items,
         *({"type": "function_call_output", "call_id": c, "output": "ok"} for c, _ in seen),
         odd,

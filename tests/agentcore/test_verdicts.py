@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from agentcore.lifecycle import ActionState
 from agentcore.values import (
     Absent,
+    Conflict,
     Effect,
     Found,
     Inconclusive,
     Key,
     Natural,
     NoContract,
+    NotDone,
     OutcomeKind,
     Pending,
     Query,
@@ -24,6 +26,8 @@ from agentcore.verdicts import (
     PROBE_WAITS,
     RETENTION_MARGIN,
     Escalate,
+    Fail,
+    OpenWrite,
     Resend,
     Succeed,
     Wait,
@@ -89,6 +93,9 @@ def test_no_attempts_no_outcome() -> None:
 
 SENT = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = Key(retention=timedelta(days=1))
+QUERY = Query(settle=timedelta(seconds=30))
+CONTRACTS = [KEY, Natural(), QUERY, NoContract(), None]
+MINUTE = timedelta(minutes=1)
 
 
 def resolve(**changes: Any) -> Any:
@@ -96,29 +103,42 @@ def resolve(**changes: Any) -> Any:
         "contract": KEY,
         "verdict": Absent(),
         "first_sent_at": SENT,
-        "now": SENT + timedelta(minutes=5),
-        "attempts": 1,
-        "max_attempts": 3,
-        "stopping": False,
+        "idle_at": SENT,
+        "unsettled_since": SENT,
+        "max_age": timedelta(days=3),
+        "now": SENT + 5 * MINUTE,
+        "sends": 1,
+        "max_sends": 3,
         "probes": 1,
     }
-    return resolve_probe(**{**values, **changes})
+    return resolve_probe(OpenWrite(**{**values, **changes}))
 
 
-CONTRACTS = [KEY, Natural(), Query(timedelta(seconds=5)), NoContract(), None]
+def settled(**changes: Any) -> Any:
+    """A `Query` write of a fenced tool, found absent twice after its window."""
+    absent = (SENT + MINUTE, SENT + 2 * MINUTE)
+    return resolve(**{"contract": QUERY, "fenced": True, "absent_at": absent, **changes})
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-@pytest.mark.parametrize("stopping", [True, False])
-def test_found_settles_it_whatever_the_contract(contract: Any, stopping: bool) -> None:
-    late = SENT + timedelta(days=400)
+@pytest.mark.parametrize("state", [S.UNKNOWN, S.PENDING])
+@pytest.mark.parametrize("held", [{}, {"stopping": True}, {"suspended": True}])
+def test_the_downstreams_word_settles_it_whatever_the_contract(
+    contract: Any, state: ActionState, held: Any
+) -> None:
+    late = {"contract": contract, "state": state, "now": SENT + timedelta(days=400), **held}
     found = Found({"id": "rf_1"}, "rf_1")
-    settled = resolve(
-        contract=contract, verdict=found, stopping=stopping, now=late, attempts=9, probes=40
-    )
-    assert settled == Succeed({"id": "rf_1"}, "rf_1")
-    conflict = Found({"id": "rf_1"}, fingerprint_matches=False)
-    assert resolve(contract=contract, verdict=conflict, stopping=stopping) == Escalate("conflict")
+    assert resolve(verdict=found, sends=9, probes=40, **late) == Succeed({"id": "rf_1"}, "rf_1")
+    other = Found({"id": "rf_1"}, fingerprint_matches=False)
+    assert resolve(verdict=other, **late) == Escalate("conflict")
+    assert resolve(verdict=Conflict("more"), **late) == Escalate("conflict")
+    assert resolve(verdict=NotDone("no"), **late) == Fail("not_done_downstream", "no")
+
+
+def test_a_final_no_waits_while_something_of_ours_may_be_under_way() -> None:
+    early = {"verdict": NotDone("no"), "idle_at": SENT + 10 * MINUTE}
+    assert resolve(**early) == Wait(5.0)
+    assert isinstance(resolve(**early, now=SENT + 10 * MINUTE), Fail)
 
 
 @pytest.mark.parametrize("verdict", [Absent(), None])
@@ -131,33 +151,65 @@ def test_the_retention_counts_from_the_first_send_less_a_margin(verdict: Any) ->
     edge = SENT + KEY.retention - RETENTION_MARGIN
     just_before = resolve(verdict=verdict, now=edge - timedelta(microseconds=1))
     assert just_before == Resend()
-    assert resolve(verdict=verdict, now=edge) == Escalate("retention_over")
-    short = Key(retention=timedelta(seconds=30))
-    assert resolve(verdict=verdict, contract=short, now=SENT) == Escalate("retention_over")
+    after = resolve(verdict=verdict, now=edge)
+    assert after == Escalate("retention_over") if verdict is None else isinstance(after, Wait)
     assert resolve(verdict=verdict, first_sent_at=None) == Escalate("first_send_unknown")
 
 
-@pytest.mark.parametrize(("attempts", "expected"), [(2, Resend()), (3, Escalate("attempts_used"))])
-def test_attempts_are_limited(attempts: int, expected: Any) -> None:
-    assert resolve(attempts=attempts) == expected
+def test_after_its_retention_a_key_write_is_one_that_can_only_be_looked_up() -> None:
+    at = SENT + KEY.retention
+    absent = (at, at + MINUTE)
+    later = {"now": at + 2 * MINUTE, "absent_at": absent}
+    assert resolve(**later) == Escalate("absent_not_fenced")
+    assert resolve(**later, fenced=True) == Resend()
+    assert resolve(**later, fenced=True, sends=3) == Escalate("attempts_used")
+    assert isinstance(resolve(**{**later, "absent_at": absent[:1]}, fenced=True), Wait)
 
 
-def test_a_stopping_run_sends_nothing_again() -> None:
-    assert resolve(stopping=True) == Escalate("stopping_absent")
-    assert resolve(stopping=True, verdict=None) == Escalate("stopping_without_probe")
-    assert resolve(stopping=True, verdict=Inconclusive()) == Wait(5.0)
+@pytest.mark.parametrize("contract", [KEY, Natural()])
+@pytest.mark.parametrize(("sends", "expected"), [(2, Resend()), (3, Escalate("attempts_used"))])
+def test_attempts_are_limited(contract: Any, sends: int, expected: Any) -> None:
+    assert resolve(contract=contract, sends=sends) == expected
 
 
-@pytest.mark.parametrize(
-    ("contract", "reason"),
-    [
-        (Natural(), "natural_contract"),
-        (Query(timedelta(seconds=5)), "query_contract"),
-        (NoContract(), "none_contract"),
-        (None, "no_contract"),
-    ],
-)
-def test_without_a_key_a_person_decides(contract: Any, reason: str) -> None:
+def test_a_query_gets_one_new_attempt() -> None:
+    assert settled() == Resend()
+    assert settled(sends=2, max_sends=9) == Escalate("attempts_used")
+
+
+@pytest.mark.parametrize("contract", [KEY, Natural()])
+def test_a_stopping_run_sends_nothing_again(contract: Any) -> None:
+    """And an absence that no window bounds is no proof: a person says so, not the run."""
+    assert resolve(contract=contract, stopping=True) == Escalate("stopping_absent")
+    without = resolve(contract=contract, stopping=True, verdict=None)
+    assert without == Escalate("stopping_without_probe")
+    assert resolve(contract=contract, stopping=True, verdict=Inconclusive()) == Wait(5.0)
+
+
+def test_a_stopping_run_ends_in_failed_only_by_proven_absence() -> None:
+    assert isinstance(settled(stopping=True), Fail)
+    assert settled(stopping=True, fenced=False) == Escalate("absent_not_fenced")
+    assert isinstance(settled(stopping=True, absent_at=(SENT + MINUTE,)), Wait)
+    assert isinstance(settled(stopping=True, absent_at=(SENT, SENT + MINUTE)), Wait)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_suspended_run_only_looks(contract: Any) -> None:
+    assert resolve(contract=contract, suspended=True) == Wait(5.0)
+    assert settled(suspended=True, contract=contract) == Wait(5.0)
+
+
+@pytest.mark.requirement("R116")
+def test_a_refusal_after_an_ambiguous_send_stops_the_sending() -> None:
+    assert resolve(last_refused=True) == Escalate("refused_after_ambiguous")
+    natural = resolve(contract=Natural(), verdict=None, last_refused=True)
+    assert natural == Escalate("precondition_failed")
+    assert isinstance(settled(last_refused=True, sends=2), Fail)
+
+
+@pytest.mark.parametrize(("contract", "reason"), [(NoContract(), "none_contract"), (None, "no")])
+def test_without_a_contract_a_person_decides(contract: Any, reason: str) -> None:
+    reason = "no_contract" if contract is None else reason
     assert resolve(contract=contract) == Escalate(f"{reason}_absent")
     assert resolve(contract=contract, verdict=None) == Escalate(f"{reason}_without_probe")
 
@@ -167,3 +219,46 @@ def test_without_a_key_a_person_decides(contract: Any, reason: str) -> None:
 def test_an_open_answer_waits_longer_each_time(verdict: Any, contract: Any) -> None:
     waits = [resolve(verdict=verdict, contract=contract, probes=n) for n in range(8)]
     assert waits == [Wait(s) for s in (5.0, *PROBE_WAITS, 3600.0, 3600.0)]
+    assert resolve(verdict=verdict, contract=contract, probes=9, waits=(1.0, 2.0)) == Wait(2.0)
+
+
+def test_absent_is_no_answer_about_what_was_accepted() -> None:
+    assert resolve(state=S.PENDING) == Wait(5.0)
+    assert settled(state=S.PENDING, stopping=True) == Wait(5.0)
+
+
+VERDICTS = st.sampled_from([Absent(), Inconclusive(), Pending(), None])
+TIMES = st.integers(0, 300).map(lambda s: SENT + timedelta(seconds=s))
+
+
+FACTS = st.fixed_dictionaries(
+    {
+        "contract": st.sampled_from(CONTRACTS),
+        "verdict": VERDICTS,
+        "absent_at": st.lists(TIMES, max_size=6).map(sorted),
+        "state": st.sampled_from([S.UNKNOWN, S.PENDING]),
+        "fenced": st.booleans(),
+        "stopping": st.booleans(),
+        "last_refused": st.booleans(),
+    }
+)
+
+
+@pytest.mark.requirement("R49")
+@given(FACTS, st.integers(0, 10**6))
+def test_age_never_fails_a_write_and_nothing_is_sent_that_must_not_be(
+    facts: dict[str, Any], age: int
+) -> None:
+    said = resolve(**facts, now=SENT + timedelta(seconds=300 + age))
+    contract, absent = facts["contract"], facts["absent_at"]
+    if isinstance(said, Fail):
+        assert (facts["state"], facts["fenced"]) == (S.UNKNOWN, True)
+        assert isinstance(facts["verdict"], Absent)
+        settle = contract.settle if isinstance(contract, Query) else contract.retention
+        counted = [at for at in absent if at >= SENT + settle]
+        assert max(counted) - min(counted) >= min(settle, MINUTE)
+    if isinstance(said, Resend):
+        assert (facts["state"], facts["stopping"]) == (S.UNKNOWN, False)
+        assert isinstance(contract, Key | Natural) or facts["fenced"]
+    if age >= timedelta(days=3).total_seconds():
+        assert said == Escalate("too_old")
