@@ -16,6 +16,8 @@ class ToolContext:
 
     `deadline` and `send_by` are seconds of `time.monotonic()`: the call ends by the first, its
     first byte leaves by the second. `idempotency_key` is empty until the start of a write.
+    `resource_version` is what the precheck saw and the write is bound to: send it as its
+    precondition (If-Match), and a resource that moved on refuses the write.
     """
 
     run_id: UUID
@@ -26,6 +28,7 @@ class ToolContext:
     scopes: tuple[str, ...] = ()
     idempotency_key: str = ""
     fence: int = 0
+    resource_version: str = ""
     deadline: float = math.inf
     send_by: float = math.inf
     key_header: str = "Idempotency-Key"

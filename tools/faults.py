@@ -24,7 +24,7 @@ def is_transient(error_class: str) -> bool:
 def error_word(exc: BaseException) -> str:
     """The machine word of an exception: `read_timeout`, `http_500`, `exception:ValueError`."""
     if isinstance(exc, ToolError | ReplyUnreadable):
-        return exc.error_class[:60]
+        return one_line(exc.error_class, limit=60) or type(exc).__name__
     if isinstance(exc, InvalidArguments):
         return "stored_arguments"
     words: tuple[tuple[type[BaseException], str], ...] = (

@@ -27,6 +27,7 @@ from tools.errors import (
     ReplyUnreadable,
 )
 from tools.faults import TRANSIENT, describe_exception, error_word, is_transient
+from tools.fencing import only_the_transport
 from tools.limits import TookTooLong, run_limited
 from tools.spec import ToolSpec
 from tools.storable import NotStorable, TooLarge, dump_json, one_line, to_json
@@ -152,7 +153,8 @@ def invoke_tool(
         )
 
     def call() -> Any:
-        return _finish(spec.fn(context, **values), context)
+        with only_the_transport(watch=spec.fenced_sends):
+            return _finish(spec.fn(context, **values), context)
 
     try:
         result = call() if spec.effect.is_write else run_limited(call, seconds=context.remaining)
@@ -185,9 +187,7 @@ def _outcome_of(exc: BaseException, spec: ToolSpec, arguments: dict[str, Json]) 
     elif isinstance(exc, NotSent) or (spec.effect.is_write and isinstance(exc, spec.retry.on)):
         kind = OutcomeKind.NO_EFFECT
     elif spec.effect.is_write and isinstance(exc, ReplyUnreadable) and exc.effect_is_certain:
-        return AttemptOutcome(
-            OutcomeKind.SUCCESS, _unreadable(""), error_class=exc.error_class, detail=detail
-        )
+        return AttemptOutcome(OutcomeKind.SUCCESS, _unreadable(""), error_class=word, detail=detail)
     if not spec.effect.is_write and kind is OutcomeKind.NO_EFFECT and _passing(exc):
         word = TRANSIENT + word
     return AttemptOutcome(kind, error_class=word[:80], detail=detail, retry_after=wait)

@@ -9,9 +9,11 @@ from typing import Any
 
 from agentcore.values import (
     Absent,
+    Conflict,
     Found,
     Inconclusive,
     Json,
+    NotDone,
     Pending,
     ProbeVerdict,
 )
@@ -50,7 +52,7 @@ def invoke_probe(
         return _storable(verdict)
     if isinstance(verdict, Absent):
         return verdict
-    if isinstance(verdict, Pending | Inconclusive):
+    if isinstance(verdict, Pending | Inconclusive | Conflict | NotDone):
         return replace(verdict, detail=one_line(verdict.detail))
     return Inconclusive(f"the probe returned {type(verdict).__name__}, which is no verdict")
 

@@ -57,9 +57,13 @@ def _contract(spec: ToolSpec) -> typing.Iterator[tuple[str, str]]:
     if not spec.effect.is_write:
         if spec.contract is not None:
             yield "E001", "a READ has no contract; is it a WRITE?"
+        if spec.compensates:
+            yield "E001", "a compensation changes something: it is a WRITE"
         return
     if spec.contract is None:
         yield "E001", "a write needs a contract: Key, Natural, Query or NoContract"
+    if spec.horizon is not None and (spec.horizon.total_seconds() <= 0 or spec.scope != "tenant"):
+        yield "E001", "a horizon is a positive time, for an intent of the whole tenant"
     if not spec.identity:
         yield "E001", "a write needs an identity: parameter names, or key=function"
     if isinstance(spec.identity, tuple) and not any(
@@ -68,6 +72,8 @@ def _contract(spec: ToolSpec) -> typing.Iterator[tuple[str, str]]:
         for name in spec.identity:
             if name not in spec.params_model.model_fields:
                 yield "E001", f"identity names {name!r}, which is not a parameter"
+    if spec.compensates == spec.name:
+        yield "E001", "a tool does not compensate itself"
     if isinstance(spec.contract, Query) and spec.probe_fn is None:
         yield "E002", "Query means that the effect can be looked up: declare a probe"
 

@@ -19,6 +19,15 @@ from tools.strict import Problem
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
+@dataclass(slots=True)
+class Defaults:
+    """What an installation sets for tools that say nothing themselves."""
+
+    timeout: float = 20.0  # seconds
+
+
+DEFAULTS = Defaults()
 PROBE_AFTER = (5.0, 30.0, 120.0, 600.0, 3600.0)
 
 
@@ -108,12 +117,16 @@ class ToolSpec:
     accepted_is_done: bool
     repeatable: bool
     owner: str
-    compensation: str  # name of the tool that undoes this one; for people, never called by itself
+    fenced_sends: bool  # every request goes through `ctx.http`: nothing leaves after its time
+    compensates: str  # name of the tool whose effect this one compensates; never called by itself
     described: frozenset[str]
     preview_fn: Callable[..., Any] | None = None
     probe_fn: Callable[..., Any] | None = None
-    probe_after: tuple[float, ...] = PROBE_AFTER  # seconds since the attempt became unknown
+    probe_after: tuple[float, ...] = PROBE_AFTER  # seconds before each look
     postcondition_fn: Callable[..., Any] | None = None
+    polling: bool = False  # asking again is what it is for: no sign of standing still
+    grounded: tuple[str, ...] = ()  # parameters that must stand in the input or an observation
+    claims: tuple[str, ...] = ()  # words by which an answer says that this write was made
     problems: tuple[Problem, ...] = field(default=())
 
     @property
@@ -144,7 +157,8 @@ class ToolSpec:
             "name": self.name,
             "version": self.version,
             "owner": self.owner,
-            "compensation": self.compensation,
+            "compensates": self.compensates,
+            "fenced_sends": self.fenced_sends,
             "effect": str(self.effect),
             "contract": {"name": contract.name if contract else "", **detail},
             "identity": list(identity) if isinstance(identity, tuple) else "function",
@@ -155,6 +169,9 @@ class ToolSpec:
             "retry_on": sorted(kind.__name__ for kind in self.retry.on),
             "probe": self.probe_fn is not None,
             "scopes": list(self.scopes),
+            "polling": self.polling,
+            "grounded": list(self.grounded),
+            "claims": list(self.claims),
             "function": self.wire(),
         }
 
@@ -186,7 +203,10 @@ class Tool(Generic[P, R]):
         return function
 
     def probe(self, *args: Any, after: tuple[float, ...] | list[float] = PROBE_AFTER) -> Any:
-        """Decorator, bare or with `after` (seconds): asks the downstream about the effect."""
+        """Decorator, bare or with `after`: asks the downstream about the effect.
+
+        `after` are the seconds before the first look, the second and so on; the last repeats.
+        """
         if args:
             self._amend(probe_fn=args[0])
             return args[0]
@@ -215,7 +235,7 @@ def tool(
     horizon: timedelta | None = None,
     resource: Callable[[ToolContext, Any], str] | None = None,
     approval: ApprovalRule | None = None,
-    timeout: float = 20.0,
+    timeout: float | None = None,
     retry: Retry | None = None,
     scopes: tuple[str, ...] = (),
     redact: tuple[str, ...] = (),
@@ -224,56 +244,68 @@ def tool(
     accepted_is_done: bool = False,
     repeatable: bool = False,
     owner: str = "",
-    compensation: str = "",
+    compensates: str = "",
+    fenced_sends: bool = False,
+    polling: bool = False,
+    grounded: tuple[str, ...] = (),
+    claims: tuple[str, ...] = (),
     app_label: str = "",
 ) -> Callable[[Callable[Concatenate[ToolContext, P], R]], Tool[P, R]]:
     """Declare a function as a tool and register it.
 
-    `timeout` is in seconds. A mistake that `manage.py check` can show does not raise here: the
-    tool is registered as rejected and can neither be offered nor run.
+    `timeout` is in seconds; None takes the installation's (20). `fenced_sends` says that every
+    request goes through `ctx.http`, which is what allows a new attempt after a proven absence
+    (`tools/fencing.py`). `repeatable` says that the same intent may be wanted again: after a later
+    write on the same resource, or when a person approves the repeat. `compensates` names the tool
+    whose effect this one compensates: for people, it is an action like any other.
+
+    A mistake that `manage.py check` can show does not raise here: the tool is registered as
+    rejected and can neither be offered nor run.
     """
 
+    timeout = DEFAULTS.timeout if timeout is None else timeout
     if timeout <= 0:
         raise ValueError("a timeout is a positive number of seconds")
+    facts = dict(locals())  # one keyword for each fact, named as the spec names it
 
     def declare(function: Callable[Concatenate[ToolContext, P], R]) -> Tool[P, R]:
-        read = read_signature(function)
-        label = app_label or app_label_of(function.__module__)
-        problems = read.problems
-        if key is not None and identity:
-            problems += (Problem("E001", "give `identity` or `key`, not both"),)
-        return Tool(
-            ToolSpec(
-                name=f"{label}.{function.__name__}",
-                wire_name=f"{label}__{function.__name__}",
-                fn=function,
-                description=read.description,
-                params_model=read.model,
-                schema=read.schema,
-                result_type=read.result_type,
-                effect=effect,
-                contract=contract,
-                version=version,
-                identity=key or tuple(identity),
-                scope=scope,
-                horizon=horizon,
-                resource=resource,
-                approval=approval or Approval.never(),
-                timeout=timeout,
-                retry=retry or Retry(),
-                scopes=tuple(scopes),
-                redact=tuple(redact),
-                max_calls_per_run=max_calls_per_run,
-                accepted_is_done=accepted_is_done,
-                repeatable=repeatable,
-                owner=owner,
-                compensation=compensation,
-                described=read.described,
-                problems=problems,
-            )
-        )
+        return Tool(_spec(function, **facts))
 
     return declare
+
+
+def _spec(
+    function: Callable[..., Any],
+    *,
+    identity: tuple[str, ...],
+    key: Callable[[ToolContext, Any], Any] | None,
+    approval: ApprovalRule | None,
+    retry: Retry | None,
+    app_label: str,
+    **facts: Any,
+) -> ToolSpec:
+    """The spec of a function: what its signature says, and what was declared about it."""
+    read = read_signature(function)
+    label = app_label or app_label_of(function.__module__)
+    problems = read.problems
+    if key is not None and identity:
+        problems += (Problem("E001", "give `identity` or `key`, not both"),)
+    listed = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
+    return ToolSpec(
+        name=f"{label}.{function.__name__}",
+        wire_name=f"{label}__{function.__name__}",
+        fn=function,
+        description=read.description,
+        params_model=read.model,
+        schema=read.schema,
+        result_type=read.result_type,
+        identity=key or tuple(identity),
+        approval=approval or Approval.never(),
+        retry=retry or Retry(),
+        described=read.described,
+        problems=problems,
+        **{**facts, **listed},
+    )
 
 
 def app_label_of(module: str) -> str:

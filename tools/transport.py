@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentcore.values import Json
 from tools.errors import Ambiguous, NotSent, Rejected, ReplyUnreadable, ToolError
+from tools.fencing import the_transport
 from tools.limits import TookTooLong, run_limited
 from tools.storable import one_line
 from tools.types import Money
@@ -222,7 +223,8 @@ class Transport:
         raw = socket.socket(family, kind, proto)
         try:
             raw.settimeout(limit)
-            raw.connect(address)
+            with the_transport():
+                raw.connect(address)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as exc:
             raw.close()

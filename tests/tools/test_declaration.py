@@ -79,7 +79,7 @@ def test_the_registry_knows_version_schema_effect_timeout_retry_probe_and_owner(
         timeout=7.5,
         retry=Retry(max_attempts=2, on=(ConnectionRefusedError,)),
         owner="payments team",
-        compensation="shop.charge",
+        compensates="shop.charge",
         scopes=("billing.refund",),
     )
     declared.probe(after=[1, 2])(lambda ctx, p: Absent())
@@ -92,7 +92,7 @@ def test_the_registry_knows_version_schema_effect_timeout_retry_probe_and_owner(
     assert spec.probe_fn is not None
     manifest = spec.manifest()
     assert manifest["owner"] == "payments team"
-    assert manifest["compensation"] == "shop.charge"
+    assert manifest["compensates"] == "shop.charge"
     assert manifest["contract"] == {"name": "KEY", "retention": 30 * 86400}
     assert manifest["function"]["parameters"]["required"] == ["order_id", "amount", "note"]
     assert manifest["function"]["strict"] is True
