@@ -1,4 +1,4 @@
-"""ASGI entry point, for servers of event streams."""
+"""ASGI entry point: `uvicorn config.asgi:application`. Serves event streams, and all the rest."""
 
 from __future__ import annotations
 
@@ -7,4 +7,8 @@ import os
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-application = get_asgi_application()
+_django = get_asgi_application()
+
+from runs.api.streams import EventStreams  # noqa: E402  (needs the applications loaded)
+
+application = EventStreams(_django)

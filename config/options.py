@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from agentcore.callbacks import CallbackSources
+from agentcore.prices import DEFAULT_PRICES, PriceTable
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
 
 
 def _duration(value: object) -> object:
@@ -38,16 +42,37 @@ class Options(BaseModel):
     tool_timeout: Seconds = 20.0
     model_timeout: Seconds = 120.0
     grace_seconds: Seconds = 30.0
+    call_margin: Seconds = 10.0
+    claim_margin: Seconds = 30.0
+    stuck_seconds: Seconds = 60.0
+    stuck_share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    isolate_after: Count = 2
+    isolate_backoff: Seconds = 5.0
+    isolate_grace: Seconds = 30.0
     poison_after: Count = 3
     hint_backoff: Seconds = 5.0
     hint_backoff_cap: Seconds = 300.0
     precheck_max_age: Seconds = 10.0
+    reconcile_max_age: Annotated[timedelta, BeforeValidator(_duration)] = timedelta(hours=24)
+    key_header: HeaderName = "Idempotency-Key"
+    fence_header: HeaderName = "X-Agentcore-Fence"
     max_invalid_replies: Count = 3
     model_attempts: Count = 5
+    stream_seconds: Seconds = 300.0
+    stream_heartbeat: Seconds = 15.0
+    webhook_timeout: Seconds = 15.0
+    webhook_networks: str = ""
+    api_reads_a_minute: Annotated[int, Field(ge=0)] = 6000
+    api_writes_a_minute: Annotated[int, Field(ge=0)] = 1200
     openai_api_key: str = Field(default="", repr=False)
     openai_base_url: str = ""
     model: str = "gpt-5.2"
+    model_api: Literal["responses", "chat_completions"] = "responses"
+    stream: bool = False
+    max_invalid_calls: Count = 3
+    prices: PriceTable = DEFAULT_PRICES
     event_key: bytes = Field(default=b"", repr=False)
+    callbacks: CallbackSources = Field(default_factory=dict, repr=False)
 
     @model_validator(mode="after")
     def _consistent(self) -> Options:
@@ -60,6 +85,10 @@ class Options(BaseModel):
             raise ValueError("hint_backoff must not exceed hint_backoff_cap")
         if self.approval_ttl <= timedelta(0):
             raise ValueError("approval_ttl must be positive")
+        if self.reconcile_max_age <= timedelta(0):
+            raise ValueError("reconcile_max_age must be positive")
+        if self.key_header.lower() == self.fence_header.lower():
+            raise ValueError("key_header and fence_header must differ")
         return self
 
 

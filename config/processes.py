@@ -28,6 +28,15 @@ def web_command(*, port: int, host: str = "127.0.0.1", threads: int = 16) -> lis
     ]  # fmt: skip
 
 
+def stream_command(*, port: int, host: str = "127.0.0.1") -> list[str]:
+    """The server of event streams: ASGI, one process; it serves the rest of the API, too."""
+    return [
+        sys.executable, "-m", "uvicorn", "config.asgi:application",
+        "--host", host, "--port", str(port), "--lifespan", "off", "--log-level", "warning",
+        "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "3",
+    ]  # fmt: skip
+
+
 def worker_command(
     *, queues: Sequence[str] = QUEUES, name: str = "worker", concurrency: int | None = None
 ) -> list[str]:

@@ -18,6 +18,7 @@ from config.processes import (
     ROOT,
     start_process,
     stop_process,
+    stream_command,
     wait_for_http,
     web_command,
     worker_command,
@@ -51,6 +52,11 @@ def migrate(env: dict[str, str]) -> None:
         raise ServerError(f"migrate failed:\n{(done.stdout + done.stderr).strip()[-3000:]}")
 
 
+def stream_port(port: int) -> int:
+    """The port of the event streams beside `port`: the next one, or a free one."""
+    return port + 1 if port < 65_535 and port_is_free(port + 1) else free_port()
+
+
 def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -58,11 +64,14 @@ def _say(text: str) -> None:
 
 @contextmanager
 def services(
-    *, stack: Stack, port: int, logs: Path
+    *, stack: Stack, port: int, logs: Path, streams: int = 0
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Run web and one worker for the time of the block, by name. Raises ServerError."""
+    """Run web, one worker and, with a port for it, the server of event streams, for the time of the
+    block, by name. Raises ServerError."""
     processes: dict[str, subprocess.Popen[bytes]] = {}
     commands = {"web": web_command(port=port), "worker": worker_command()}
+    if streams:
+        commands["streams"] = stream_command(port=streams)
     try:
         for name, command in commands.items():
             env = {**stack.env(), "AGENTCORE_PROCESS": f"agentcore-{name}"}
@@ -86,10 +95,12 @@ def serve() -> None:
     with embedded_stack(folder=folder) as stack:
         _say("Servers are up; bringing the tables up to date ...")
         migrate(stack.env())
-        with services(stack=stack, port=port, logs=folder) as processes:
+        events = stream_port(port)
+        with services(stack=stack, port=port, logs=folder, streams=events) as processes:
             _say(
                 f"  review console  http://127.0.0.1:{port}/admin/\n"
                 f"  REST            http://127.0.0.1:{port}/api/v1/\n"
+                f"  event streams   http://127.0.0.1:{events}/api/v1/runs/<id>/events\n"
                 f"  logs            {folder}\n"
                 "Make a reviewer with `.venv/bin/python manage.py createsuperuser`, a token with\n"
                 "`.venv/bin/python manage.py token create NAME`. Ctrl-C stops everything."

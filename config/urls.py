@@ -16,5 +16,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", readyz),
     path("api/", include("runs.api.urls")),
     path("admin/review/", include("runs.console.urls")),
+    path("admin/unknown/", include("runs.console.unknown_urls")),
     path("admin/", admin.site.urls),
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
 from agentcore.ids import new_id
 
 
 class ApiToken(models.Model):
-    """A bearer token of a backend service. Only the hash is stored."""
+    """A bearer token of a backend service. Only the hash is stored.
+
+    `agents` names the agents it may start and see; empty means all.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     name = models.CharField(max_length=80)
@@ -16,6 +20,7 @@ class ApiToken(models.Model):
     prefix = models.CharField(max_length=16)
     sha256 = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list)
+    agents = models.JSONField(default=list)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
@@ -44,6 +49,7 @@ class IdempotencyRecord(models.Model):
                 fields=["principal", "method", "route", "key"], name="idempotency_once"
             )
         ]
+        indexes = [BrinIndex(fields=["created_at"], name="idempotency_age_ix")]
 
     def __str__(self) -> str:
         return f"{self.method} {self.route} {self.key}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from pydantic import BaseModel
 
 from agentcore import canonical
 from agentcore.budgets import Budget
+from agentcore.compaction import ContextPolicy
+from agentcore.guardrails import Guardrail
 from agentcore.policy import POLICY_VERSION
+from agentcore.progress import NoProgress
 from runs.models import AgentVersion
 from tools import registry
 from tools.spec import ToolSpec
@@ -36,6 +40,10 @@ class AgentDeclaration:
     budget: Budget = field(default_factory=Budget)
     settings: dict[str, Any] = field(default_factory=dict)
     stop_on_failure: bool = False
+    no_progress: NoProgress = field(default_factory=NoProgress)
+    context: ContextPolicy = field(default_factory=ContextPolicy)
+    guardrails: tuple[Guardrail, ...] = ()
+    business_outcome: Callable[[dict[str, Any]], str] | None = None
 
     def specs(self) -> list[ToolSpec]:
         """The declared tools, in order. Raises `ImproperlyConfigured` for an unknown one."""
@@ -58,7 +66,11 @@ class AgentDeclaration:
             "settings": self.settings,
             "tools": [tool.manifest() for tool in self.specs()],
             "policy_version": POLICY_VERSION,
-            "budget": {"turns": self.budget.turns, "actions": self.budget.actions},
+            "budget": self.budget.stored(),
+            "no_progress": self.no_progress.stored(),
+            "context": asdict(self.context),
+            "guardrails": [f"{rail.stage}:{rail.name}" for rail in self.guardrails],
+            "stop_on_failure": self.stop_on_failure,
         }
         # Model settings may hold floats, which the canonical form refuses: hash their text.
         text = {**spec, "settings": json.dumps(self.settings, sort_keys=True)}
@@ -87,6 +99,10 @@ def agent(
     budget: Budget | None = None,
     settings: dict[str, Any] | None = None,
     stop_on_failure: bool = False,
+    no_progress: NoProgress | None = None,
+    context: ContextPolicy | None = None,
+    guardrails: tuple[Guardrail, ...] = (),
+    business_outcome: Callable[[dict[str, Any]], str] | None = None,
 ) -> AgentDeclaration:
     """Declare and register an agent.
 
@@ -107,6 +123,10 @@ def agent(
         budget=budget or Budget(),
         settings=settings or {},
         stop_on_failure=stop_on_failure,
+        no_progress=no_progress or NoProgress(),
+        context=context or ContextPolicy(),
+        guardrails=guardrails,
+        business_outcome=business_outcome,
     )
     known = _AGENTS.get(name)
     if known is not None and known != declaration:

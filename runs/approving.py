@@ -32,6 +32,7 @@ from approvals.errors import (
 from approvals.models import Approval, ApprovalVote
 from runs.dispatch import hint_on_commit
 from runs.models import ActionJournal, Run
+from runs.once import Within
 from runs.selectors import database_clock
 from runs.transitions import Draft, locked_run
 
@@ -88,10 +89,12 @@ def decide_approval(
     decision: Choice,
     decider: Decider,
     reason: str = "",
+    within: Within | None = None,
 ) -> Decision:
     """Record one vote; at the quorum the action becomes READY, by one rejection REJECTED.
 
-    `params_hash` is the hash the person was shown. Opens its own transaction. The same person
+    `params_hash` is the hash the person was shown. Opens its own transaction, in which `within`
+    may store the answer. The same person
     saying the same again is answered, not refused. Raises a `DecisionError` (see
     `approvals/errors.py`), and then nothing was written.
     """
@@ -104,7 +107,11 @@ def decide_approval(
     if known is None:
         raise ApprovalNotFound("There is no approval with this id.")
     with locked_run(known.run_id, actor=decider.name, event="approval.decided") as draft:
+        if within:
+            within.begin()
         outcome = _decide(draft, known, said)
+        if within:
+            draft.finally_(lambda: within.end(outcome, run_id=known.run_id))
         hit("decide.before_commit")
     hit("decide.after_commit")
     if not outcome.already:  # then the draft was empty and wrote nothing
@@ -208,7 +215,7 @@ def _apply(draft: Draft, approval: Approval, action: ActionJournal, said: _Said,
 
 def _said_before(votes: list[ApprovalVote], said: _Said) -> bool:
     """Whether this person voted so before. Raises AlreadyDecided for the other way."""
-    mine = next((vote for vote in votes if _same(vote.voter, said.decider.name)), None)
+    mine = next((vote for vote in votes if same_person(vote.voter, said.decider.name)), None)
     if mine is None:
         return False
     if mine.decision == said.choice and mine.params_hash == said.params_hash:
@@ -236,7 +243,7 @@ def _decision(approval: Approval, action: ActionJournal, *, votes: int, already:
 # --- the rules, each an answer or None ------------------------------------------------------
 
 
-def _same(left: str, right: str) -> bool:
+def same_person(left: str, right: str) -> bool:
     """Whether two principals name one person; rather one too many than one too few."""
     return left.removeprefix("user:").casefold() == right.removeprefix("user:").casefold()
 
@@ -244,7 +251,7 @@ def _same(left: str, right: str) -> bool:
 def _person(*, approval: Approval, run: Run, decider: Decider) -> DecisionError | None:
     if decider.is_agent:
         return SelfApproval("An agent's own token never decides. A person must.")
-    if _same(decider.name, approval.requester) or _same(decider.name, run.principal):
+    if same_person(decider.name, approval.requester) or same_person(decider.name, run.principal):
         return SelfApproval("You asked for this run. Somebody else must decide.")
     if PERMISSION not in decider.permissions and not decider.is_superuser:
         return NotPermitted(f"You need the permission {PERMISSION} to decide.")

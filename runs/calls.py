@@ -12,18 +12,23 @@ from django.db import connection
 
 from agentcore import canonical, failpoints
 from agentcore.decisions import ParsedReply, ReplyFailure, parse_reply
-from agentcore.llm.base import ModelFailure
+from agentcore.llm.base import ModelClient, ModelFailure
+from agentcore.llm.chat_completions import ChatCompletionsClient
 from agentcore.llm.openai_responses import ResponsesClient
 from agentcore.values import (
     Absent,
     AttemptKind,
     AttemptOutcome,
+    Conflict,
     Found,
     Inconclusive,
+    NotDone,
     OutcomeKind,
     Pending,
     ProbeVerdict,
+    Usage,
 )
+from runs import inflight, live
 from runs.journal import Result
 from runs.steps.base import Call, ModelRequest, ToolRequest
 from tools.invocation import invoke_postcondition, invoke_preview, invoke_tool
@@ -36,7 +41,8 @@ def perform(call: Call) -> tuple[Result, ...]:
         raise RuntimeError("an outside call inside a transaction; commit the intent first")
     connection.close()
     failpoints.hit(f"{call.point}.before_call")
-    results = _all(call.requests)
+    with inflight.calling(seconds=call.seconds):
+        results = _all(call.requests)
     failpoints.hit(f"{call.point}.after_call")
     return results
 
@@ -44,7 +50,8 @@ def perform(call: Call) -> tuple[Result, ...]:
 def _all(requests: Sequence[ToolRequest | ModelRequest]) -> tuple[Result, ...]:
     if len(requests) == 1:
         return (_one(requests[0]),)
-    with ThreadPoolExecutor(max_workers=settings.AGENTCORE_OPTIONS.read_cap) as pool:
+    # One thread each: the set has one deadline, and who made the set has kept to the cap.
+    with ThreadPoolExecutor(max_workers=len(requests)) as pool:
         return tuple(pool.map(_one_in_a_thread, requests))
 
 
@@ -94,6 +101,10 @@ def _probe_outcome(verdict: ProbeVerdict) -> AttemptOutcome:
             body = {"verdict": "absent"}
         case Pending(detail=detail):
             body = {"verdict": "pending", "detail": detail}
+        case Conflict(detail=detail):
+            body = {"verdict": "conflict", "detail": detail}
+        case NotDone(detail=detail):
+            body = {"verdict": "not_done", "detail": detail}
         case Inconclusive(detail=detail):
             body = {"verdict": "inconclusive", "detail": detail}
             return AttemptOutcome(
@@ -104,8 +115,10 @@ def _probe_outcome(verdict: ProbeVerdict) -> AttemptOutcome:
 
 def _model(request: ModelRequest) -> Result:
     options = settings.AGENTCORE_OPTIONS
-    client = ResponsesClient(api_key=options.openai_api_key, base_url=options.openai_base_url)
-    answer = client.create(request=request.request, timeout=request.timeout)
+    client = _client(options)
+    answer = client.create(
+        request=request.request, timeout=request.timeout, on_text=live.sink(request.attempt_id)
+    )
     reply = answer if isinstance(answer, ModelFailure) else parse_reply(answer.body)
     return Result(
         attempt_id=request.attempt_id,
@@ -115,9 +128,17 @@ def _model(request: ModelRequest) -> Result:
     )
 
 
+def _client(options: Any) -> ModelClient:
+    """The adapter of the configured API; both answer in the form of the Responses API."""
+    kind = ResponsesClient if options.model_api == "responses" else ChatCompletionsClient
+    return kind(api_key=options.openai_api_key, base_url=options.openai_base_url)
+
+
 def _model_outcome(reply: ParsedReply | ReplyFailure | ModelFailure) -> AttemptOutcome:
     if isinstance(reply, ParsedReply):
-        return AttemptOutcome(OutcomeKind.SUCCESS, reference=reply.response_id[:200])
+        return AttemptOutcome(
+            OutcomeKind.SUCCESS, result=reply.envelope, reference=reply.response_id[:200]
+        )
     kind = OutcomeKind.AMBIGUOUS if reply.transient else OutcomeKind.REFUSED
     return AttemptOutcome(
         kind,
@@ -127,4 +148,5 @@ def _model_outcome(reply: ParsedReply | ReplyFailure | ModelFailure) -> AttemptO
 
 
 def _usage(reply: ParsedReply | ReplyFailure | ModelFailure) -> dict[str, Any] | None:
-    return asdict(reply.usage) if isinstance(reply, ParsedReply) and reply.usage else None
+    usage = getattr(reply, "usage", None)
+    return asdict(usage) if isinstance(usage, Usage) else None

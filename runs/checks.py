@@ -9,6 +9,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, register
 from django.core.checks import Warning as Advice
 
+from runs.doctor import settings_findings
 from tools import registry
 
 
@@ -24,3 +25,22 @@ def check_tools(
         kind = Error if finding.code.startswith("E") else Advice
         messages.append(kind(finding.message, obj=finding.tool, id=f"agentcore.{finding.code}"))
     return messages
+
+
+@register("agentcore")
+def check_settings(
+    *,
+    app_configs: Sequence[AppConfig] | None = None,  # noqa: ARG001  (Django's signature)
+    **kwargs: Any,  # noqa: ARG001
+) -> list[CheckMessage]:
+    """E101 refuses settings that break a promise (a worker does not start with them either); W110
+    only tells. `manage.py doctor` looks at the rest."""
+    return [
+        (Error if finding.level == "FAIL" else Advice)(
+            f"{finding.name}: {finding.said}",
+            hint=finding.cure,
+            id="agentcore.E101" if finding.level == "FAIL" else "agentcore.W110",
+        )
+        for finding in settings_findings()
+        if finding.level != "ok"
+    ]

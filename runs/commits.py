@@ -75,7 +75,7 @@ def commit(*, view: View, lease: Lease, plan: Planned, results: Sequence[Result]
 
 
 def _give_up(tried: int, results: Sequence[Result]) -> bool:
-    return worker.is_draining() or (not results and tried >= TRIES)
+    return not results and (worker.is_draining() or tried >= TRIES)
 
 
 def _points(plan: Planned, results: Sequence[Result]) -> list[str]:
@@ -102,7 +102,7 @@ def _once(
         run, now = transitions.lock_run(lease.run_id)
         held = lease.holds(run)
         if again and (earlier := _written(run, plan)) is not None:
-            return _found(view, plan, earlier)
+            return _found(view, plan, earlier) if held else Kept.NOTHING
         if held and run.revision == view.run.revision:
             kept = _as_planned(run, now, lease, plan, results)
         else:
@@ -134,9 +134,9 @@ def _as_planned(
         with transaction.atomic():
             transitions.write_rows(plan.steps, after=truth)
             transitions.finish(run, *drafts, actor=actor)
-    except (OperationalError, InterfaceError):
-        raise
-    except (StaleDraft, IllegalTransition, DatabaseError) as error:
+    except (StaleDraft, IllegalTransition, DatabaseError, InterfaceError) as error:
+        if _connection_is_lost():
+            raise
         log.info("run %s: steps dropped, truth kept: %s", run.id, error)
         if truth is not None:
             truth.note(dropped=str(error)[:500])
@@ -145,6 +145,12 @@ def _as_planned(
             raise
         return Kept.TRUTH
     return Kept.ALL
+
+
+def _connection_is_lost() -> bool:
+    """Whether the error took the connection along; a time-out of the server does not."""
+    raw = connection.connection
+    return raw is None or raw.closed
 
 
 def _truth_alone(

@@ -37,14 +37,17 @@ def _words(text: str) -> tuple[str, ...]:
 RUN = Columns(
     table="runs_run",
     frozen=_words(
-        "id tenant agent_version_id principal scopes dedupe_key input created_at deadline_at"
+        "id tenant agent_version_id principal scopes on_behalf_of dedupe_key session_id "
+        "retry_of_id webhook_endpoint_id input created_at deadline_at"
     ),
-    once=_words("stop_reason"),
+    once=_words("stop_reason failure"),
     growing=_words("revision fence event_seq"),
     free=_words(
-        "metadata state resume_to reason claim_token lease_worker call_deadline_at claims wake_at "
-        "hinted_at hints turn actions_used invalid_replies max_turns max_actions event_head output "
-        "business_outcome trace_id code_version started_at ended_at"
+        "metadata state resume_to reason claim_token lease_worker call_deadline_at claims "
+        "pause_asked_by wake_at hinted_at hints turn actions_used invalid_replies max_turns "
+        "max_actions max_tokens max_cost max_failures tokens_used tokens_held cost_used cost_held "
+        "progress_from "
+        "event_head output business_outcome trace_id code_version started_at ended_at"
     ),
 )
 RUN_FROZEN_AT_END = _words("state output stop_reason reason fence ended_at")
@@ -107,4 +110,14 @@ APPROVAL = Columns(
     free=_words("state"),
 )
 
-GUARDED = (RUN, ACTION, ATTEMPT, TURN, KEY_OWNER, APPROVAL)
+CALLBACK = Columns(
+    table="runs_callback",
+    frozen=_words(
+        "id source event_id body_sha256 word idempotency_key reference result detail sent_at "
+        "created_at"
+    ),
+    once=_words("action_id settled_at"),
+    once_blank=_words("did"),
+)
+
+GUARDED = (RUN, ACTION, ATTEMPT, TURN, KEY_OWNER, CALLBACK, APPROVAL)

@@ -31,6 +31,7 @@ from runs.db_columns import (
     APPROVAL,
     ATTEMPT,
     ATTEMPT_OUTCOME,
+    CALLBACK,
     KEY_OWNER,
     RUN,
     RUN_FROZEN_AT_END,
@@ -40,7 +41,10 @@ from runs.db_columns import (
 )
 
 APPS = ("approvals", "runs")
-FROZEN_IN = {app: f"{app}/migrations/sql/0002_rules.sql" for app in APPS}
+FROZEN_IN = {
+    "approvals": "approvals/migrations/sql/0002_rules.sql",
+    "runs": "runs/migrations/sql/0006_rules.sql",
+}
 """The frozen text of each app, relative to the project's root."""
 
 NO_DELETE = {
@@ -52,11 +56,18 @@ NO_DELETE = {
         "runs_turn",
         "runs_keyowner",
         "runs_incident",
+        "runs_callback",
     ),
 }
 APPEND_ONLY = {
     "approvals": ("approvals_approvalvote",),
-    "runs": ("runs_event", "runs_agentversion"),
+    "runs": (
+        "runs_event",
+        "runs_agentversion",
+        "runs_reconciliation",
+        "runs_evidence",
+        "runs_ledger",
+    ),
 }
 FILLFACTOR = {"approvals": (), "runs": ("runs_run", "runs_actionjournal", "runs_attempt")}
 """Rows that are rewritten often: free space on each page keeps their updates HOT."""
@@ -333,6 +344,7 @@ def rules(*, app: str) -> list[Rule]:
         *attempt_rules(),
         *turn_rules(),
         *column_rules(KEY_OWNER),
+        *column_rules(CALLBACK),
         *_kept(app),
     ]
 

@@ -19,6 +19,7 @@ from django.db import transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import STEPS, RunState, step_of
+from runs import isolation
 from runs.models import Run
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,19 @@ def hint_on_commit(run: Run) -> None:
     """Publish a hint for `run` once the open transaction has committed. Never raises."""
     run_id, revision, step = run.id, run.revision, step_of_run(run)
     priority = PRIORITY_NEW if run.state == RunState.QUEUED else PRIORITY_CONTINUATION
-    transaction.on_commit(lambda: _publish_quietly(run_id, revision, step, priority), robust=True)
+    alone = isolation.is_isolated(run.claims)
+    transaction.on_commit(
+        lambda: _publish_quietly(run_id, revision, step, priority, alone=alone), robust=True
+    )
 
 
-def hint(*, run_id: UUID, revision: int, step: str, new: bool = False) -> bool:
-    """Publish the chain's tail from `step`; False when the broker did not take it."""
-    return _publish_quietly(run_id, revision, step, PRIORITY_NEW if new else PRIORITY_CONTINUATION)
+def hint(*, run_id: UUID, revision: int, step: str, new: bool = False, alone: bool = False) -> bool:
+    """Publish the chain's tail from `step`; False when the broker did not take it.
+
+    `alone`: to the worker that drives one run at a time, and only this step.
+    """
+    priority = PRIORITY_NEW if new else PRIORITY_CONTINUATION
+    return _publish_quietly(run_id, revision, step, priority, alone=alone)
 
 
 def step_of_run(run: Run) -> str:
@@ -70,13 +78,13 @@ def links_done(*, remaining: Sequence[str], due: str | None) -> int:
     return remaining.index(due)
 
 
-def _publish_quietly(run_id: UUID, revision: int, step: str, priority: int) -> bool:
+def _publish_quietly(run_id: UUID, revision: int, step: str, priority: int, *, alone: bool) -> bool:
     global _paused_until  # noqa: PLW0603  (one broker a process)
     if time.monotonic() < _paused_until:
         return False
     try:
         failpoints.hit("hint.before_publish")
-        _publish(run_id, revision, step, priority)
+        _publish(run_id, revision, step, priority, alone=alone)
         failpoints.hit("hint.after_publish")
     except Exception as error:  # noqa: BLE001  (it says nothing about the run: the sweep delivers)
         _paused_until = time.monotonic() + PAUSE_AFTER_FAILURE
@@ -85,8 +93,12 @@ def _publish_quietly(run_id: UUID, revision: int, step: str, priority: int) -> b
     return True
 
 
-def _publish(run_id: UUID, revision: int, step: str, priority: int) -> None:
-    first, *rest = (current_app.signature(TASKS[name], queue=name) for name in tail_from(step))
+def _publish(run_id: UUID, revision: int, step: str, priority: int, *, alone: bool) -> None:
+    links = (step,) if alone else tail_from(step)
+    first, *rest = (
+        current_app.signature(TASKS[name], queue=isolation.QUEUE if alone else name)
+        for name in links
+    )
     first = first.clone(args=([str(run_id), revision],))
     options: dict[str, Any] = {
         "task_id": task_uuid(),
@@ -99,7 +111,8 @@ def _publish(run_id: UUID, revision: int, step: str, priority: int) -> None:
         first.apply_async(**options)
 
 
-def backlog() -> int:
-    """Messages waiting in the four queues; raises when the broker cannot be reached."""
+def backlog(*queues: str) -> dict[str, int]:
+    """Messages waiting in each queue; raises when the broker cannot be reached."""
     with current_app.connection_for_read() as conn, conn.channel() as channel:
-        return sum(channel._size(name) for name in STEPS)  # type: ignore[attr-defined]  # noqa: SLF001
+        size = channel._size  # type: ignore[attr-defined]  # noqa: SLF001
+        return {name: int(size(name)) for name in queues}

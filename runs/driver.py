@@ -22,15 +22,16 @@ from agentcore.decisions import ParsedReply, ReplyFailure
 from agentcore.lifecycle import ACTION_UNDECIDED, RUN_TERMINAL, ActionState, RunState, StopReason
 from agentcore.llm.base import ModelFailure
 from agentcore.values import AttemptKind
-from runs import leases, worker
+from runs import inflight, isolation, leases, pausing, worker
 from runs.calls import perform
 from runs.commits import Kept, commit
 from runs.dispatch import step_of_run
-from runs.journal import CALL_MARGIN, Result, apply_result
+from runs.journal import Result, apply_result
 from runs.leases import Lease
+from runs.models import Run
 from runs.steps import call_model, compile_context, dispatch_tools, observe, stopping
 from runs.steps.base import Again, Answer, Call, End, Next, Wait
-from runs.transitions import SETTLE_MARGIN, Draft
+from runs.transitions import Draft, claim_margin
 from runs.view import View, is_write, load_view
 
 log = logging.getLogger(__name__)
@@ -72,19 +73,21 @@ def drive(
     identity = worker.current()
     if worker.is_draining():
         return None
-    lease = leases.claim(run_id=run_id, revision=revision, worker=identity)
-    if lease is None:
-        return None
-    mine = identity.inline if inline is None else inline
-    return _Drive(lease, mine).run()
+    with inflight.driving():
+        lease = leases.claim(run_id=run_id, revision=revision, worker=identity)
+        if lease is None:
+            return None
+        mine = identity.inline if inline is None else inline
+        return _Drive(lease, mine, alone=identity.isolating).run()
 
 
 class _Drive:
     """One claim's work on one run."""
 
-    def __init__(self, lease: Lease, inline: frozenset[str]) -> None:
+    def __init__(self, lease: Lease, inline: frozenset[str], *, alone: bool = False) -> None:
         self.lease = lease
         self.inline = inline
+        self.alone = alone
         self.calls = 0
         self.reply: ParsedReply | ReplyFailure | ModelFailure | None = None
         self.until = time.monotonic() + settings.AGENTCORE_OPTIONS.slice_seconds
@@ -114,8 +117,14 @@ class _Drive:
         try:
             plan = self._plan(view, results)
             return plan, commit(view=view, lease=self.lease, plan=plan, results=results)
-        except (OperationalError, InterfaceError):
-            raise
+        except (OperationalError, InterfaceError) as error:
+            if not results:
+                raise
+            # The plan reads rows; what was found out must not depend on that.
+            log.warning("run %s: truth alone, the plan failed: %s", view.run.id, error)
+            connection.close()
+            plan = Plan(None, None, Again())
+            return plan, commit(view=view, lease=self.lease, plan=plan, results=results)
         except Exception as error:
             log.exception("run %s: step %s failed", view.run.id, step_of_run(view.run))
             plan = self._step_failed(view, error)
@@ -147,13 +156,18 @@ class _Drive:
         run = view.run
         if run.state in RUN_TERMINAL:
             return End()
-        if not run.stop_reason and run.deadline_at <= draft.now:
+        suspended = run.state == RunState.SUSPENDED  # its clock stands; it is only looked at
+        if not suspended and not run.stop_reason and run.deadline_at <= draft.now:
             reason = f"the deadline {run.deadline_at.isoformat()} has passed"
             draft.set_run(stop_reason=StopReason.DEADLINE, reason=reason)
+        if run.pause_asked_by and not suspended and not run.stop_reason:
+            pausing.suspend(draft)
+            return Next()
         step = step_of_run(run)
-        if step not in self.inline or self._slice_is_over():
+        elsewhere = step not in self.inline or self._slice_is_over() or self._is_cured(run)
+        if elsewhere and view.reply is None:  # a reply in hand was paid for and is nowhere else
             return Wait(draft.now)
-        if run.stop_reason:
+        if run.stop_reason and (not suspended or run.stop_reason == StopReason.CANCEL):
             return stopping.plan(view, draft)
         return STEPS[step](view, draft)
 
@@ -161,6 +175,10 @@ class _Drive:
         """Between call sets only: the first step after a claim is always taken."""
         over = self.calls >= settings.AGENTCORE_OPTIONS.slice_calls
         return (self.calls > 0 and (over or time.monotonic() > self.until)) or worker.is_draining()
+
+    def _is_cured(self, run: Run) -> bool:
+        """Driven alone, it brought an outcome home: the others may have it back."""
+        return self.alone and self.calls > 0 and run.claims == 0
 
     def _settle(self, draft: Draft, answer: Answer) -> None:
         """Lease, deadline and wake-up time that go with the answer."""
@@ -173,9 +191,12 @@ class _Drive:
             case End():
                 draft.release()
             case Call():
-                draft.set_run(wake_at=draft.now, call_deadline_at=_call_deadline(draft, answer))
+                # A holder that dies in this call counts, also when it recorded another before.
+                draft.set_run(claims=max(draft.run.claims, 1))
+                deadline = draft.now + timedelta(seconds=answer.seconds)
+                draft.set_run(call_deadline_at=deadline, wake_at=_later(draft))
             case _:
-                draft.set_run(wake_at=draft.now, call_deadline_at=draft.now + SETTLE_MARGIN)
+                draft.set_run(call_deadline_at=draft.now + claim_margin(), wake_at=_later(draft))
 
     def _step_failed(self, view: View, error: Exception) -> Plan:
         """The step waits longer each time, and in the end for a person. The truth is kept: the
@@ -187,8 +208,10 @@ class _Drive:
         where = "" if run.state in RUN_TERMINAL else step_of_run(run)
         reason = canonical.clean_text(f"step {where}: {type(error).__name__}: {error}", 2000)
         draft.note(error=reason[:500], claims=claims)
-        wake_at = draft.now + timedelta(seconds=5.0 * 2**claims)
-        if claims >= settings.AGENTCORE_OPTIONS.poison_after:
+        backoff = settings.AGENTCORE_OPTIONS.isolate_backoff * 2**claims
+        wake_at = draft.now + timedelta(seconds=backoff)
+        held = (RunState.SUSPENDED, RunState.CANCELLING)
+        if claims >= settings.AGENTCORE_OPTIONS.poison_after and run.state not in held:
             draft.move_run(RunState.SUSPENDED, resume_to=RunState(run.state), reason=reason)
         draft.release()
         draft.set_run(reason=reason, claims=claims, wake_at=wake_at)
@@ -231,7 +254,6 @@ def _is_write_attempt(view: View, action_id: UUID) -> bool:
     return any(action.id == action_id and is_write(action) for action in view.actions)
 
 
-def _call_deadline(draft: Draft, call: Call) -> datetime:
-    """Until when the lease covers this call set: its time limit and a margin, at least 30 s."""
-    longest = max(request.timeout for request in call.requests)
-    return draft.now + max(timedelta(seconds=longest + CALL_MARGIN), SETTLE_MARGIN)
+def _later(draft: Draft) -> datetime:
+    """When the run is due again should this process die: at once, unless it has died before."""
+    return isolation.wake_if_lost(claims=draft.run.claims, now=draft.now)

@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.conf import settings
 
-from agentcore import canonical
 from agentcore.decisions import ParsedReply, ReplyFailure
 from agentcore.lifecycle import ACTION_TERMINAL, ActionState
 from agentcore.llm.base import ModelFailure
-from agentcore.values import AttemptKind, AttemptOutcome, Effect, OutcomeKind
-from agentcore.verdicts import join_attempts
-from runs.models import ActionJournal, Attempt, Incident, KeyOwner, Run
-from runs.transitions import Draft, StaleDraft
+from agentcore.values import AttemptKind, AttemptOutcome, Effect, NoContract, OutcomeKind
+from agentcore.verdicts import PROBE_WAITS, join_attempts
+from runs import keys, spending
+from runs.models import ActionJournal, Attempt, Incident, Run
+from runs.transitions import Draft
 from runs.view import View, is_write
 from tools import registry
 
 A = ActionState
 SEND_WITHIN = 5.0
 """Seconds after its start transaction in which an attempt may send its first byte."""
-CALL_MARGIN = 10.0
-"""Seconds a call may overrun its time limit before its lease lapses."""
+CONFLICT = "CONFLICT"
+"""Reason and incident: the downstream has our key or reference with other arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,39 +80,6 @@ def add_attempt(
     return attempt
 
 
-def take_key(view: View, draft: Draft, action: ActionJournal) -> None:
-    """Make `action` the owner of its intent, as part of its start. Another owner: `StaleDraft`."""
-    _, released = view.owner_of(action)
-    key = canonical.idempotency_key(intent_key=action.intent_key, generation=released)
-    draft.set_action(action, generation=released, idempotency_key=key)
-    draft.also(partial(_insert_owner, action, draft.now))
-    view.owners.pop((action.tool, action.intent_key), None)
-
-
-def _insert_owner(action: ActionJournal, now: datetime) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO runs_keyowner"
-            " (tenant, tool, intent_key, generation, action_id, fingerprint, created_at)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-            [
-                action.tenant,
-                action.tool,
-                action.intent_key,
-                action.generation,
-                action.id,
-                action.fingerprint,
-                now,
-            ],
-        )
-        if cursor.rowcount != 1:
-            raise StaleDraft(f"the intent of action {action.id} has another owner")
-
-
-def _release_key(action_id: UUID, now: datetime) -> None:
-    KeyOwner.objects.filter(action_id=action_id, released_at=None).update(released_at=now)
-
-
 # --- after a call ------------------------------------------------------------
 
 
@@ -143,7 +109,8 @@ def apply_result(
         late=late,
         ended_at=draft.now,
     )
-    draft.set_run(claims=0)
+    if attempt.kind not in (AttemptKind.PROBE, AttemptKind.PRECHECK):
+        draft.set_run(claims=0)  # a look says nothing about the call that killed its process
     draft.log(
         object="attempt",
         id=str(attempt.id),
@@ -154,6 +121,8 @@ def apply_result(
         error_class=outcome.error_class,
         late=late,
     )
+    if attempt.kind == AttemptKind.MODEL:
+        spending.settle(draft, attempt=attempt, reply=result.reply)
     if action is None:
         return
     if attempt.kind == AttemptKind.TOOL:
@@ -166,7 +135,7 @@ def apply_result(
 
 def _keeps_result(attempt: Attempt) -> bool:
     """A tool's result lives on its action; the answers to our own questions live here."""
-    return attempt.kind in (AttemptKind.PROBE, AttemptKind.POSTCONDITION)
+    return attempt.kind in (AttemptKind.PROBE, AttemptKind.POSTCONDITION, AttemptKind.MODEL)
 
 
 def _precheck(outcome: AttemptOutcome, now: datetime) -> dict[str, Any]:
@@ -184,30 +153,37 @@ def _join(
     outcome: AttemptOutcome,
 ) -> None:
     """The action is the join of its attempts; a single attempt never overrules an earlier one."""
-    known = [OutcomeKind(a.outcome) if a.outcome else None for a in siblings]
-    joined = join_attempts(effect=Effect(action.effect), outcomes=known)
-    if action.state in ACTION_TERMINAL:
-        _contradiction(draft, action, attempt, outcome)
+    joined = joined_state(action, siblings)
+    state = ActionState(action.state)
+    if state in ACTION_TERMINAL:
+        if _contradicts(action, joined, outcome):
+            said = f"attempt {attempt.n} says {outcome.kind}"
+            _contradiction(draft, action, attempt, said, outcome.reference)
         return
     in_flight = any(a.outcome is None and a.lost_at is None for a in siblings)
     if joined == A.SUCCEEDED:
-        _succeed(draft, action, outcome)
-    elif in_flight or joined == action.state:
+        succeed_action(draft, action, outcome=outcome)
+    elif in_flight or joined == state:
         return
-    elif joined == A.PENDING and action.state != A.NEEDS_HUMAN:
-        draft.move_action(
-            action,
-            A.PENDING,
-            downstream_ref=outcome.reference or action.downstream_ref,
-            next_probe_at=_first_probe_at(draft, action),
-        )
-    elif joined == A.FAILED:
+    elif joined == A.PENDING:
+        _accepted(draft, action, reference=outcome.reference)
+    elif joined == A.FAILED and state != A.PENDING:
         _fail(draft, action, siblings, outcome)
-    elif joined == A.UNKNOWN and action.state == A.RUNNING:
-        to_unknown(draft, action, error_class=outcome.error_class, detail=outcome.detail)
+    elif joined == A.UNKNOWN and state == A.RUNNING:
+        sends = len(siblings)
+        to_unknown(
+            draft, action, error_class=outcome.error_class, detail=outcome.detail, sends=sends
+        )
 
 
-def _succeed(draft: Draft, action: ActionJournal, outcome: AttemptOutcome) -> None:
+def joined_state(action: ActionJournal, attempts: Sequence[Attempt]) -> ActionState:
+    """What the attempts of an action say together."""
+    known = [OutcomeKind(a.outcome) if a.outcome else None for a in attempts]
+    return join_attempts(effect=Effect(action.effect), outcomes=known)
+
+
+def succeed_action(draft: Draft, action: ActionJournal, *, outcome: AttemptOutcome) -> None:
+    """SUCCEEDED, from whatever open state; `outcome` has the result and the reference."""
     draft.move_action(
         action,
         A.SUCCEEDED,
@@ -215,6 +191,25 @@ def _succeed(draft: Draft, action: ActionJournal, outcome: AttemptOutcome) -> No
         error_class=outcome.error_class,
         downstream_ref=outcome.reference or action.downstream_ref,
         next_probe_at=None,
+    )
+    if is_write(action):
+        keys.after_success(draft, action)
+
+
+def _accepted(draft: Draft, action: ActionJournal, *, reference: str = "") -> None:
+    """PENDING: the downstream has it and is still at it. A conflict stays with the person."""
+    if action.state == A.NEEDS_HUMAN and action.reason == CONFLICT:
+        return
+    spec = registry.get(action.tool)
+    if spec and spec.probe_fn:
+        probe_at = _probe_at(draft, action, 1)
+    else:  # only the downstream's own word can settle it; a person is asked when it does not come
+        probe_at = draft.now + settings.AGENTCORE_OPTIONS.reconcile_max_age
+    draft.move_action(
+        action,
+        A.PENDING,
+        downstream_ref=reference or action.downstream_ref,
+        next_probe_at=probe_at,
     )
 
 
@@ -233,74 +228,109 @@ def fail_action(draft: Draft, action: ActionJournal, *, error_class: str, detail
     draft.move_action(
         action, A.FAILED, error_class=error_class, detail=detail[:2000], next_probe_at=None
     )
-    draft.also(partial(_release_key, action.id, draft.now))
+    if is_write(action):
+        keys.release(draft, action)
 
 
-def to_unknown(draft: Draft, action: ActionJournal, *, error_class: str, detail: str) -> None:
-    """The write may have happened: it is UNKNOWN until somebody who knows is asked."""
+def to_unknown(
+    draft: Draft, action: ActionJournal, *, error_class: str, detail: str, sends: int
+) -> None:
+    """The write may have happened: it is UNKNOWN until somebody who knows is asked.
+
+    Without any contract that is a person, at once. `sends` is the number of attempts made: the
+    more there were, the longer the wait for the next look.
+    """
     draft.move_action(
         action,
         A.UNKNOWN,
         error_class=error_class,
         detail=detail[:2000],
-        next_probe_at=_first_probe_at(draft, action),
+        next_probe_at=_probe_at(draft, action, sends),
     )
+    if action.contract == NoContract.name:
+        needs_human(draft, action, reason="NO_CONTRACT", detail=f"{error_class}: {detail}")
 
 
-def _first_probe_at(draft: Draft, action: ActionJournal) -> datetime:
+def _probe_at(draft: Draft, action: ActionJournal, sends: int) -> datetime:
     spec = registry.get(action.tool)
-    wait = spec.probe_after[0] if spec and spec.probe_fn and spec.probe_after else 0.0
-    return draft.now + timedelta(seconds=wait)
+    waits = spec.probe_after if spec and spec.probe_after else PROBE_WAITS
+    return draft.now + timedelta(seconds=waits[min(max(sends, 1), len(waits)) - 1])
 
 
 def max_attempts(action: ActionJournal) -> int:
+    """Attempts that provably had no effect may be followed by others, up to this many in all."""
     spec = registry.get(action.tool)
-    return spec.retry.max_attempts if spec else 1
+    if spec is None or action.contract == NoContract.name:
+        return 1
+    return spec.retry.max_attempts
+
+
+def _contradicts(action: ActionJournal, joined: ActionState, outcome: AttemptOutcome) -> bool:
+    """Whether an outcome that came after the end speaks against that end."""
+    if not is_write(action):
+        return False
+    if action.state == A.SUCCEEDED:
+        other = outcome.reference not in ("", action.downstream_ref)
+        return joined == A.FAILED or (outcome.kind == OutcomeKind.SUCCESS and other)
+    return outcome.kind in (OutcomeKind.SUCCESS, OutcomeKind.PENDING)
 
 
 def _contradiction(
-    draft: Draft, action: ActionJournal, attempt: Attempt, outcome: AttemptOutcome
+    draft: Draft, action: ActionJournal, attempt: Attempt, said: str, reference: str
 ) -> None:
     """Evidence against a terminal action: an incident for a person, never a state change."""
-    if outcome.kind not in (OutcomeKind.SUCCESS, OutcomeKind.PENDING) or not is_write(action):
-        return
-    same = action.state == A.SUCCEEDED and outcome.reference in ("", action.downstream_ref)
-    if same:
-        return
+    detail = f"the action is {action.state}, {said} with reference {reference or 'none'}"
+    _incident(draft, action, attempt, kind="CONTRADICTION", detail=detail)
+
+
+def _incident(
+    draft: Draft, action: ActionJournal, attempt: Attempt, *, kind: str, detail: str
+) -> None:
     draft.add(
         Incident(
             run_id=action.run_id,
             action=action,
             attempt=attempt,
-            kind="CONTRADICTION",
-            detail=f"the action is {action.state}, attempt {attempt.n} says {outcome.kind}"
-            f" with reference {outcome.reference or 'none'}",
+            kind=kind,
+            detail=detail,
             created_at=draft.now,
         )
     )
 
 
 def _settle_by_probe(draft: Draft, action: ActionJournal, attempt: Attempt) -> None:
-    """An effect that was found is truth at once; what absence means is decided under the lease."""
-    verdict = attempt.result or {}
-    if action.state not in (A.UNKNOWN, A.PENDING, A.NEEDS_HUMAN):
+    """What the downstream knows is truth at once; what absence means is decided under the lease."""
+    said = attempt.result or {}
+    word = said.get("verdict")
+    reference = str(said.get("reference") or "")
+    if action.state in ACTION_TERMINAL:
+        other = action.state != A.SUCCEEDED or reference not in ("", action.downstream_ref)
+        if word == "found" and said.get("fingerprint_matches", True) and other:
+            _contradiction(draft, action, attempt, f"probe {attempt.n} found it", reference)
         return
     draft.set_action(action, probes=action.probes + 1)
-    if verdict.get("verdict") != "found":
-        return
-    if verdict.get("fingerprint_matches", True):
-        outcome = AttemptOutcome(
-            kind=OutcomeKind.SUCCESS,
-            result=verdict.get("result"),
-            reference=verdict.get("reference", ""),
-        )
-        _succeed(draft, action, outcome)
-    elif action.state != A.NEEDS_HUMAN:
-        detail = "the downstream has this key with other arguments"
-        needs_human(draft, action, reason="CONFLICT", detail=detail)
+    if word == "conflict" or (word == "found" and not said.get("fingerprint_matches", True)):
+        _conflict(draft, action, attempt, str(said.get("detail") or ""))
+    elif word == "found":
+        outcome = AttemptOutcome(OutcomeKind.SUCCESS, said.get("result"), reference=reference)
+        succeed_action(draft, action, outcome=outcome)
+    elif word == "pending" and action.state == A.UNKNOWN:
+        _accepted(draft, action)
+    elif word == "not_done" and action.state == A.PENDING:
+        detail = str(said.get("detail") or "the downstream refused it")
+        fail_action(draft, action, error_class="not_done_downstream", detail=detail)
+
+
+def _conflict(draft: Draft, action: ActionJournal, attempt: Attempt, detail: str) -> None:
+    """The downstream has our key with other arguments: a person, and an incident."""
+    detail = detail or "the downstream has this key with other arguments"
+    _incident(draft, action, attempt, kind=CONFLICT, detail=detail)
+    if action.state in (A.UNKNOWN, A.PENDING):
+        needs_human(draft, action, reason=CONFLICT, detail=detail)
 
 
 def needs_human(draft: Draft, action: ActionJournal, *, reason: str, detail: str) -> None:
+    """Only a person can tell; `reason` is a machine word."""
     draft.move_action(
         action, A.NEEDS_HUMAN, reason=reason, detail=detail[:2000], next_probe_at=None
     )

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import RUN_TERMINAL, RunState
-from runs import transitions
+from runs import isolation, transitions
 from runs.models import Run
 from runs.worker import WorkerIdentity
 
@@ -56,11 +56,15 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
         run, now = transitions.lock_run(run_id)
         if revision is not None and run.revision != revision:
             return None
-        if not _is_due(run, now) or _is_live(run_id):
+        if not _is_due(run, now) or is_live(run_id=run_id):
+            return None
+        if not isolation.may_claim(run.claims, isolating=worker.isolating):
             return None
         draft = transitions.Draft(run=run, now=now, event="run.resumed")
         _leave_waiting(draft)
         draft.take_lease(worker=worker.id, token=token)
+        if isolation.is_isolated(run.claims):  # else the column, which is indexed, stays
+            draft.set_run(wake_at=isolation.wake_if_lost(claims=run.claims, now=now))
         transitions.finish(run, draft, actor=worker.actor)
         failpoints.hit("claim.before_commit")
     failpoints.hit("claim.after_commit")
@@ -68,12 +72,11 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
 
 
 def _is_due(run: Run, now: datetime) -> bool:
-    if run.state in RUN_TERMINAL or run.state == RunState.SUSPENDED:
-        return False
-    return run.wake_at <= now
+    return run.state not in RUN_TERMINAL and run.wake_at <= now
 
 
-def _is_live(run_id: UUID) -> bool:
+def is_live(*, run_id: UUID) -> bool:
+    """Whether somebody may be working on the run now. Ask with the run row locked."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {LIVE_LEASE} FROM runs_run r WHERE r.id = %(id)s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -57,7 +58,21 @@ class Run(models.Model):
     agent_version = models.ForeignKey(AgentVersion, on_delete=models.PROTECT)
     principal = models.CharField(max_length=200)
     scopes = models.JSONField(default=list)
+    on_behalf_of = models.CharField(max_length=200, blank=True)
     dedupe_key = models.CharField(max_length=200, blank=True)
+    session = models.ForeignKey(
+        "runs.Session", on_delete=models.PROTECT, null=True, db_index=False, related_name="runs"
+    )
+    retry_of = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
+    webhook_endpoint = models.ForeignKey(
+        "runs.WebhookEndpoint",
+        on_delete=models.PROTECT,
+        null=True,
+        db_index=False,
+        related_name="+",
+    )
     input = models.JSONField()
     metadata = models.JSONField(default=dict)
 
@@ -72,6 +87,7 @@ class Run(models.Model):
     lease_worker = models.UUIDField(null=True)
     call_deadline_at = models.DateTimeField(null=True)
     claims = models.PositiveIntegerField(default=0)
+    pause_asked_by = models.CharField(max_length=200, blank=True)
     wake_at = models.DateTimeField()
     hinted_at = models.DateTimeField(null=True)
     hints = models.PositiveSmallIntegerField(default=0)
@@ -81,12 +97,21 @@ class Run(models.Model):
     invalid_replies = models.PositiveSmallIntegerField(default=0)
     max_turns = models.PositiveIntegerField()
     max_actions = models.PositiveIntegerField()
+    max_tokens = models.BigIntegerField(null=True)  # null: the limit of the agent version
+    max_cost = models.BigIntegerField(null=True)  # micros, as everywhere below
+    max_failures = models.PositiveIntegerField(null=True)
+    tokens_used = models.BigIntegerField(default=0)
+    tokens_held = models.BigIntegerField(default=0)
+    cost_used = models.BigIntegerField(default=0)
+    cost_held = models.BigIntegerField(default=0)
+    progress_from = models.PositiveIntegerField(default=0)
     deadline_at = models.DateTimeField()
 
     event_seq = models.BigIntegerField(default=0)
     event_head = models.CharField(max_length=64, blank=True)
     output = models.JSONField(null=True)
     business_outcome = models.CharField(max_length=40, blank=True)
+    failure = models.JSONField(null=True)
     trace_id = models.CharField(max_length=64, blank=True)
     code_version = models.CharField(max_length=40)
     created_at = models.DateTimeField()
@@ -134,6 +159,9 @@ class Run(models.Model):
             # `ended_at` in the predicate instead of `state`: it changes once, so moves stay HOT.
             models.Index(fields=["wake_at"], condition=Q(ended_at__isnull=True), name="run_due_ix"),
             models.Index(fields=["tenant", "id"], name="run_tenant_ix"),
+            models.Index(
+                fields=["session", "id"], condition=Q(session__isnull=False), name="run_session_ix"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -247,7 +275,17 @@ class ActionJournal(models.Model):
         ]
         indexes = [
             models.Index(fields=["run"], condition=Q(ended_at__isnull=True), name="action_live_ix"),
+            # By what a downstream calls it; reads have neither, and both are written once or late.
+            models.Index(
+                fields=["idempotency_key"],
+                condition=Q(idempotency_key__isnull=False),
+                name="action_key_ix",
+            ),
+            models.Index(
+                fields=["downstream_ref"], condition=~Q(downstream_ref=""), name="action_ref_ix"
+            ),
         ]
+        permissions = [("reconcile_action", "Can settle an action whose outcome is unknown")]
 
     def __str__(self) -> str:
         return f"{self.tool} {self.state} {self.id}"
@@ -328,37 +366,11 @@ class Event(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_seq_once")]
+        # For the feed of all events; a block range index costs the hot path next to nothing.
+        indexes = [BrinIndex(fields=["created_at"], name="event_time_ix", pages_per_range=16)]
 
     def __str__(self) -> str:
         return f"{self.run_id}#{self.seq} {self.type}"
-
-
-class KeyOwner(models.Model):
-    """Which action owns a business intent. At most one live owner an intent."""
-
-    tenant = models.CharField(max_length=64)
-    tool = models.CharField(max_length=120)
-    intent_key = models.CharField(max_length=64)
-    generation = models.PositiveIntegerField()
-    action = models.ForeignKey(ActionJournal, on_delete=models.PROTECT, related_name="+")
-    fingerprint = models.CharField(max_length=64)
-    created_at = models.DateTimeField()
-    released_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["tenant", "tool", "intent_key"],
-                condition=Q(released_at__isnull=True),
-                name="key_one_live_owner",
-            ),
-            models.UniqueConstraint(
-                fields=["tenant", "tool", "intent_key", "generation"], name="key_generation_once"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.tool} {self.intent_key[:12]} g{self.generation}"
 
 
 class Incident(models.Model):
@@ -375,20 +387,14 @@ class Incident(models.Model):
         return f"{self.kind} {self.action_id}"
 
 
-class Worker(models.Model):
-    """One worker process; it lives while its beat is fresh. One write a beat for all its runs."""
-
-    id = models.UUIDField(primary_key=True)
-    hostname = models.CharField(max_length=200)
-    pid = models.PositiveIntegerField()
-    queues = models.JSONField(default=list)
-    version = models.CharField(max_length=40)
-    started_at = models.DateTimeField()
-    beat_at = models.DateTimeField()
-    stopped_at = models.DateTimeField(null=True)
-
-    def __str__(self) -> str:
-        return f"{self.hostname}:{self.pid}"
-
-
 from runs.access_models import ApiToken, IdempotencyRecord  # noqa: E402, F401  (tables of this app)
+from runs.account_models import Evidence, Ledger  # noqa: E402, F401
+from runs.fleet_models import KeyOwner, Worker  # noqa: E402, F401
+from runs.reconcile_models import Callback, Reconciliation  # noqa: E402, F401
+from runs.rest_models import (  # noqa: E402, F401
+    BulkItem,
+    BulkOperation,
+    Session,
+    WebhookDelivery,
+    WebhookEndpoint,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,19 @@ def invalid(pointer: str, code: str, detail: str) -> Refused:
         detail=detail if not pointer else f"{pointer}: {detail}",
         errors=[FieldError(pointer, code, detail)],
     )
+
+
+class Revised(Protocol):
+    """What has a revision: a run."""
+
+    revision: int
+
+
+def check_revision(row: Revised, expected: int | None) -> None:
+    """Raises `Refused` (revision_mismatch) when the row has moved on; None expects nothing."""
+    if expected is not None and row.revision != expected:
+        raise Refused(
+            code="revision_mismatch",
+            detail=f"The run has revision {row.revision} now, not {expected}. Read it again and "
+            "decide anew.",
+        )

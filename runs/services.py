@@ -2,77 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from agentcore import failpoints
 from agentcore.values import Json
 from agentcore.version import CODE_VERSION
+from approvals.errors import DecisionError
 from runs import dispatch, selectors, transitions
-from runs.access_models import IdempotencyRecord
 from runs.agents import AgentDeclaration, all_agents, get_agent
 from runs.approving import Decider, Decision, decide_approval
+from runs.callbacks import receive_callback
+from runs.cancelling import Cancellation, cancel_run
 from runs.models import AgentVersion, Run
+from runs.once import Answer, Once, Within, answered_once, stored_answer
+from runs.pausing import NewLimits, pause_run, resume_run
+from runs.probing import ask_probe
+from runs.reconciliations import record_verdict
 from runs.refusals import FieldError, Refused, invalid
+from runs.retrying import Retried, retry_request
+from runs.sessions import create_session, delete_session, join_session
 from runs.starting import Caller, StartRun, limits_of, validated_input
+from runs.webhooks.endpoints import has_endpoint
 
 __all__ = [
     "Answer",
     "Caller",
+    "Cancellation",
     "Decider",
     "Decision",
+    "DecisionError",
+    "NewLimits",
     "Once",
     "StartRun",
+    "ask_probe",
+    "cancel_run",
+    "create_session",
     "decide_approval",
+    "delete_session",
+    "pause_run",
+    "receive_callback",
+    "record_verdict",
+    "resume_run",
+    "retry_run",
     "start_run",
     "start_run_once",
     "stored_answer",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
-    """Makes a request happen once: its key, what a repetition must equal, how it is answered.
-
-    `principal` and `route` bound the key: the same key of another caller is another request.
-    """
-
-    principal: str
-    method: str
-    route: str
-    key: str
-    body_sha256: str
-    status: int
-    render: Callable[[Run], Json]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to an idempotent request; `replayed` when an earlier request made it."""
-
-    status: int
-    body: Json
-    run_id: str
-    replayed: bool
-
-
-def start_run(*, caller: Caller, request: StartRun) -> Run:
+def start_run(*, caller: Caller, request: StartRun, within: Within | None = None) -> Run:
     """Start a run: its row and event 1 in one transaction, then a hint.
 
     Raises `Refused` (invalid_input, dedupe_open_run). A broker that is down is not an error: the
     sweep finds the run.
     """
-    prepared = _prepare(request)
+    prepared = _prepare(caller, request)
     try:
         with transaction.atomic(durable=True):
+            if within:
+                within.begin()
             run = _create(caller, request, prepared)
+            if within:
+                within.end(run, run_id=run.id)
             failpoints.hit("start_run.before_commit")
     except IntegrityError as error:
         raise _conflict(caller, request, error) from error
     failpoints.hit("start_run.after_commit")
     return run
+
+
+def retry_run(*, caller: Caller, run: Run, within: Within | None = None) -> Run:
+    """Start the task of a failed or incomplete run again; see `runs/retrying.py`.
+
+    Raises `Refused` as `start_run`, and run_not_retryable.
+    """
+    guard = Retried(run.id, within)
+    return start_run(caller=caller, request=retry_request(run), within=guard)
 
 
 def start_run_once(*, caller: Caller, request: StartRun, once: Once) -> Answer:
@@ -81,43 +89,9 @@ def start_run_once(*, caller: Caller, request: StartRun, once: Once) -> Answer:
     A repetition gets the stored answer. Raises `Refused` as `start_run`, and
     idempotency_key_reused, idempotency_in_progress.
     """
-    stored = stored_answer(once=once)
-    if stored is not None:
-        return stored
-    prepared = _prepare(request)
-    try:
-        with transaction.atomic(durable=True):
-            _take_key(once)
-            run = _create(caller, request, prepared)
-            body = once.render(run)
-            _store(once, run, body)
-            failpoints.hit("start_run.before_commit")
-    except IntegrityError as error:
-        stored = stored_answer(once=once)
-        if stored is not None:
-            return stored
-        raise _conflict(caller, request, error) from error
-    failpoints.hit("start_run.after_commit")
-    return Answer(status=once.status, body=body, run_id=str(run.id), replayed=False)
-
-
-def stored_answer(*, once: Once) -> Answer | None:
-    """The answer that an earlier request with this key got, or None.
-
-    Raises `Refused` (idempotency_key_reused) when that request had another body.
-    """
-    record = IdempotencyRecord.objects.filter(
-        principal=once.principal, method=once.method, route=once.route, key=once.key
-    ).first()
-    if record is None:
-        return None
-    if record.body_sha256 != once.body_sha256:
-        raise Refused(
-            code="idempotency_key_reused",
-            detail="This Idempotency-Key was used with another body. Send the first body again, "
-            "or use a new key for a new request.",
-        )
-    return Answer(status=record.status, body=record.body, run_id=str(record.run_id), replayed=True)
+    return answered_once(
+        once=once, act=lambda guard: start_run(caller=caller, request=request, within=guard)
+    )
 
 
 # --- inside start_run -------------------------------------------------------------------------
@@ -132,8 +106,13 @@ class _Prepared:
     input: Json
 
 
-def _prepare(request: StartRun) -> _Prepared:
+def _prepare(caller: Caller, request: StartRun) -> _Prepared:
     agent = get_agent(request.agent)
+    if caller.agents and request.agent not in caller.agents:
+        raise Refused(
+            code="agent_forbidden",
+            detail=f"The token is for the agents {', '.join(caller.agents)} only.",
+        )
     if agent is None:
         known = ", ".join(item.name for item in all_agents()) or "none"
         raise invalid("/agent", "unknown_agent", f"no agent has this name. Known agents: {known}.")
@@ -143,6 +122,8 @@ def _prepare(request: StartRun) -> _Prepared:
             "unknown_version",
             f"agent {agent.name} runs version {agent.version} only. Leave the field out.",
         )
+    if request.start_at is not None and request.session_conflict == "queue":
+        raise invalid("/start_at", "not_both", "cannot be combined with a place in a queue.")
     accepted = validated_input(model=agent.input_model, value=request.input)
     return _Prepared(agent=agent, version=agent.freeze(), input=accepted)
 
@@ -151,15 +132,20 @@ def _create(caller: Caller, request: StartRun, prepared: _Prepared) -> Run:
     """Insert the run and event 1 in the open transaction, and hint after its commit."""
     now = selectors.database_clock()
     limits = limits_of(budget=prepared.agent.budget, asked=request.budget, now=now)
+    wake_at = _begins(caller, request, now=now, deadline=limits.deadline_at)
     run = Run(
         tenant=caller.tenant,
         agent_version=prepared.version,
         principal=caller.principal,
         scopes=list(caller.scopes),
+        on_behalf_of=request.on_behalf_of,
         dedupe_key=request.dedupe_key,
+        session_id=request.session,
+        retry_of_id=request.retry_of,
+        webhook_endpoint_id=request.webhook_endpoint,
         input=prepared.input,
         metadata=dict(request.metadata),
-        wake_at=now,
+        wake_at=wake_at,
         hinted_at=now,  # the hint after this commit; the sweep waits its back-off
         max_turns=limits.max_turns,
         max_actions=limits.max_actions,
@@ -169,37 +155,31 @@ def _create(caller: Caller, request: StartRun, prepared: _Prepared) -> Run:
         created_at=now,
     )
     transitions.create_run(run, actor=caller.principal)
-    dispatch.hint_on_commit(run)
+    if wake_at <= now:
+        dispatch.hint_on_commit(run)
     return run
 
 
-def _take_key(once: Once) -> None:
-    """Hold the key until the transaction ends, or refuse at once when another request holds it."""
-    name = f"idempotency\n{once.principal}\n{once.method}\n{once.route}\n{once.key}"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
-        row = cursor.fetchone()
-    if not row or not row[0]:
-        raise Refused(
-            code="idempotency_in_progress",
-            detail="A request with this Idempotency-Key is being answered. Send it again after "
-            "the time in Retry-After.",
-            retry_after=1,
-        )
+def _begins(caller: Caller, request: StartRun, *, now: datetime, deadline: datetime) -> datetime:
+    """When the run may begin: now, at `start_at`, or (its deadline) when its session lets it.
 
-
-def _store(once: Once, run: Run, body: Json) -> None:
-    IdempotencyRecord.objects.create(
-        principal=once.principal,
-        method=once.method,
-        route=once.route,
-        key=once.key,
-        body_sha256=once.body_sha256,
-        status=once.status,
-        body=body,
-        run=run,
-        created_at=run.created_at,
-    )
+    Raises `Refused` for what the request names and the caller does not have.
+    """
+    if request.webhook_endpoint is not None and not has_endpoint(
+        caller=caller, endpoint_id=request.webhook_endpoint
+    ):
+        raise invalid("/webhook_endpoint", "unknown_endpoint", "there is no live endpoint.")
+    if request.session is not None and join_session(
+        caller=caller,
+        session_id=request.session,
+        agent=request.agent,
+        conflict=request.session_conflict,
+    ):
+        return deadline
+    start_at = request.start_at or now
+    if start_at >= deadline:
+        raise invalid("/start_at", "after_deadline", f"must be before {deadline.isoformat()}.")
+    return max(start_at, now)
 
 
 def _conflict(caller: Caller, request: StartRun, error: IntegrityError) -> Exception:

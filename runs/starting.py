@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,12 +20,14 @@ from runs.refusals import FieldError, Refused, invalid
 class Caller:
     """Who asks, from the trusted session or token; never from the request body.
 
-    `scopes` are frozen into the run. `principal` is `token:NAME` or `user:NAME`.
+    `scopes` are frozen into the run. `principal` is `token:NAME` or `user:NAME`. `agents` are the
+    only ones it may start and see; empty means all.
     """
 
     tenant: str
     principal: str
     scopes: tuple[str, ...]
+    agents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,12 @@ class StartRun:
     dedupe_key: str = ""
     budget: BudgetRequest = BudgetRequest()
     trace_id: str = ""
+    on_behalf_of: str = ""
+    session: UUID | None = None
+    session_conflict: str = "reject"
+    start_at: datetime | None = None
+    webhook_endpoint: UUID | None = None
+    retry_of: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,13 @@ from agentcore.lifecycle import (
     RunState,
 )
 from runs import sql
+from runs.announcing import announce
 from runs.models import ActionJournal, Attempt, Event, Run, Turn
 
-SETTLE_MARGIN = timedelta(seconds=30)
-"""How long a holder may take between two of its transactions when no call is in flight."""
+
+def claim_margin() -> timedelta:
+    """How long a holder may take between two of its transactions when no call is in flight."""
+    return timedelta(seconds=settings.AGENTCORE_OPTIONS.claim_margin)
 
 
 class StaleDraft(Exception):  # noqa: N818  (a verdict, not a fault)
@@ -59,6 +62,7 @@ class Draft:
     )
     new_rows: list[models.Model] = field(default_factory=list)
     effects: list[Callable[[], object]] = field(default_factory=list)
+    closing: list[Callable[[], object]] = field(default_factory=list)
     transitions: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
     first_state: str = ""
@@ -76,6 +80,7 @@ class Draft:
         """Move the run by one legal arrow; lease, `resume_to` and `ended_at` follow the state."""
         source = RunState(self.run.state)
         table_cause = lifecycle.check_run_move(source, to)
+        resume_to = RunState(self.run.resume_to) if self.run.resume_to else None
         self.transitions.append(
             {
                 "object": "run",
@@ -83,7 +88,7 @@ class Draft:
                 "from": source,
                 "to": to,
                 "cause": cause or table_cause,
-                "step": lifecycle.step_of(source),
+                "step": lifecycle.step_of(source, resume_to),
                 "turn": fields.get("turn", self.run.turn),
             }
         )
@@ -111,7 +116,7 @@ class Draft:
             claim_token=token,
             fence=self.run.fence + 1,
             claims=self.run.claims + 1,
-            call_deadline_at=self.now + SETTLE_MARGIN,
+            call_deadline_at=self.now + claim_margin(),
             hinted_at=None,
             hints=0,
             started_at=self.run.started_at or self.now,
@@ -180,6 +185,10 @@ class Draft:
         """A guarded write of another module, made in the same transaction after the actions."""
         self.effects.append(effect)
 
+    def finally_(self, effect: Callable[[], object]) -> None:
+        """Something to do in `locked_run`'s transaction once all else is written, also nothing."""
+        self.closing.append(effect)
+
     def note(self, **data: Any) -> None:
         self.notes.update(data)
 
@@ -245,6 +254,7 @@ def finish(run: Run, *drafts: Draft, actor: str) -> None:
         notes.update(draft.notes)
     _check_path(drafts[0].first_state, sets.get("state", drafts[0].first_state))
     sets["revision"] = before + 1
+    event: Event | None = None
     if moves or notes:
         event = _event(run, drafts, actor, {"transitions": moves, **notes})
         sql.insert([event])
@@ -253,6 +263,8 @@ def finish(run: Run, *drafts: Draft, actor: str) -> None:
         raise StaleDraft(f"run {run.id} is no longer at revision {before}")
     for name, value in sets.items():
         setattr(run, name, value)
+    if event is not None:
+        announce(run, event)
 
 
 def _check_path(first: str, last: str) -> None:
@@ -331,6 +343,8 @@ def locked_run(run_id: UUID, *, actor: str, event: str) -> Iterator[Draft]:
         if not draft.is_empty:
             write_rows(draft)
             finish(run, draft, actor=actor)
+        for effect in draft.closing:
+            effect()
 
 
 def settle_revisions(*drafts: Draft) -> None:
@@ -348,3 +362,4 @@ def create_run(run: Run, *, actor: str) -> None:
     run.revision, run.event_seq, run.event_head = run.revision + 1, event.seq, event.hash
     sql.insert([run])
     sql.insert([event])
+    announce(run, event)

@@ -14,13 +14,14 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from agentcore.context import ContextPack, Exchange
+from agentcore.context import ContextPack
 from agentcore.decisions import ParsedReply, ReplyFailure
 from agentcore.lifecycle import ACTION_OPEN, ACTION_TERMINAL, ActionState
 from agentcore.llm.base import ModelFailure
 from agentcore.values import AttemptKind, Effect
 from approvals.models import Approval
-from runs.models import ActionJournal, AgentVersion, Attempt, KeyOwner, Run, Turn
+from runs.fleet_models import KeyOwner
+from runs.models import ActionJournal, AgentVersion, Attempt, Run, Turn
 from tools import registry
 from tools.invocation import Judgement
 from tools.spec import ToolSpec
@@ -83,36 +84,6 @@ class View:
 
     def approval_of(self, action: ActionJournal) -> Approval | None:
         return self.approvals.get(action.approval_id) if action.approval_id else None
-
-    def owner_of(self, action: ActionJournal) -> tuple[KeyOwner | None, int]:
-        """Who owns the action's intent now, and how many owners were released before."""
-        key = (action.tool, action.intent_key)
-        if key not in self.owners:
-            rows = list(
-                KeyOwner.objects.filter(
-                    tenant=self.run.tenant, tool=action.tool, intent_key=action.intent_key
-                ).select_related("action")
-            )
-            live = next((row for row in rows if row.released_at is None), None)
-            self.owners[key] = (live, sum(row.released_at is not None for row in rows))
-        return self.owners[key]
-
-    def exchanges(self) -> list[Exchange]:
-        """The finished turns as the model will see them, oldest first."""
-        return [self._exchange(turn) for turn in self.turns if turn.decision]
-
-    def _exchange(self, turn: Turn) -> Exchange:
-        observations = tuple(
-            (action.call_id, action.observation or "")
-            for action in self.actions
-            if action.turn == turn.number
-        )
-        return Exchange(
-            turn=turn.number,
-            output=turn.output,
-            observations=observations,
-            note=turn.problem,
-        )
 
 
 def load_view(run_id: UUID) -> View:

@@ -1,30 +1,59 @@
-"""Celery's signals around the life of a worker process: capture queues, beat, sweep, drain."""
+"""Celery's signals around the life of a worker process: queues, beat, sweep, drain, end."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from typing import Any
 
 from celery import signals
+from celery.concurrency.prefork import TaskPool as Prefork
 from django.conf import settings
 
-from runs import sweeps, worker
+from runs import chores, isolation, sweeps, worker
+from runs.doctor import settings_findings
 
 log = logging.getLogger(__name__)
 
 
 @signals.celeryd_after_setup.connect
-def capture_queues(instance: Any, **_: Any) -> None:
+def capture(instance: Any, **_: Any) -> None:
     """The `-Q` of this worker, once: `consume_from` means something else in other processes."""
-    worker.set_queues(instance.app.amqp.queues.consume_from)
+    refuse_broken_promises()
+    queues = frozenset(instance.app.amqp.queues.consume_from)
+    prefork = issubclass(instance.pool_cls, Prefork)
+    if isolation.QUEUE in queues and not (prefork and instance.concurrency == 1 == len(queues)):
+        raise SystemExit(
+            f"a worker for the queue {isolation.QUEUE!r} drives runs that may kill it: start it "
+            f"alone, with `-P processes -c 1 -Q {isolation.QUEUE}` (Celery reads `-P prefork` as"
+            " the configured pool, which is threads)"
+        )
+    slots = instance.concurrency
+    # A forked child drives one run: it just exits, and its parent makes a new one.
+    on_stuck = None if prefork else _terminate
+    worker.configure(queues=queues, slots=slots, consumes=True, on_stuck=on_stuck)
+
+
+def refuse_broken_promises() -> None:
+    """Celery runs Django's system checks and ignores what they say. Raises SystemExit."""
+    wrong = [finding for finding in settings_findings() if finding.level == "FAIL"]
+    if wrong:
+        lines = [f"agentcore.E101 {f.name}: {f.said}. {f.cure}" for f in wrong]
+        raise SystemExit("this worker would break a promise:\n" + "\n".join(lines))
+
+
+def _terminate() -> None:
+    """A warm shutdown of this process: it reads no more messages."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @signals.worker_ready.connect
 def start(**_: Any) -> None:
     identity = worker.current()
     sweeps.start_thread(stop=identity.draining)
+    chores.start_threads(stop=identity.draining)
     log.info("worker %s serves %s", identity.id, ", ".join(sorted(identity.queues)))
 
 
@@ -33,11 +62,20 @@ def drain(**_: Any) -> None:
     """TERM: nothing new starts. What is still in flight at the grace limit is cut, and settled by
     whoever claims the run next."""
     worker.drain()
-    timer = threading.Timer(settings.AGENTCORE_OPTIONS.grace_seconds, os._exit, args=(75,))
+    timer = threading.Timer(settings.AGENTCORE_OPTIONS.grace_seconds, worker.leave)
     timer.daemon = True
     timer.start()
 
 
+@signals.worker_process_shutdown.connect
+def stop_child(**_: Any) -> None:
+    """A forked child ends in order."""
+    worker.stop()
+
+
 @signals.worker_shutdown.connect
 def stop(**_: Any) -> None:
+    """The end in order, or with the code that asks for a new process when threads were stuck."""
+    if worker.is_leaving():
+        worker.leave()
     worker.stop()

@@ -1,31 +1,57 @@
-"""Who calls: a bearer token, or (reading only) a signed-in member of staff."""
+"""Who calls: a bearer token, or a signed-in member of staff."""
 
 from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 from django.db.models.functions import Now
-from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from runs.access_models import ApiToken
+from runs.approving import PERMISSION as DECIDE
+from runs.approving import Decider
 from runs.refusals import Refused
 from runs.starting import Caller
 
 SCOPES: dict[str, str] = {
     "runs:read": "Read runs",
-    "runs:write": "Start runs",
+    "runs:write": "Start and cancel runs",
+    "runs:operate": "Pause, resume and retry runs",
     "events:read": "Read the events of runs",
+    "actions:read": "Read what runs did and want to do",
+    "approvals:read": "Read the questions to people",
+    "approvals:decide": "Approve and reject actions",
+    "agents:read": "Read the agents and their versions",
+    "tools:read": "Read the tools",
+    "sessions:read": "Read sessions",
+    "sessions:write": "Make and delete sessions",
+    "webhooks:read": "Read webhook endpoints and deliveries",
+    "webhooks:write": "Change webhook endpoints, send deliveries again",
+    "bulk:write": "Make, start and read bulk operations",
 }
-"""The scopes of the API itself. Every other scope of a token is for tools."""
+"""The scopes of the API itself. `role:NAME` lets a token decide for that group. Every other scope
+of a token is for tools."""
+ROLE = "role:"
 
 STAFF_TENANT = "default"
-STAFF_SCOPES = {"runs:read": "runs.view_run", "events:read": "runs.view_event"}
+STAFF_SCOPES = {
+    "runs:read": "runs.view_run",
+    "events:read": "runs.view_event",
+    "actions:read": "runs.view_actionjournal",
+    "approvals:read": "approvals.view_approval",
+    "approvals:decide": DECIDE,
+    "agents:read": "runs.view_agentversion",
+    "tools:read": "runs.view_agentversion",
+    "sessions:read": "runs.view_session",
+    "webhooks:read": "runs.view_webhookdelivery",
+}
 """Scope -> Django permission that gives it to a signed-in member of staff."""
 
 TOUCH_EVERY = timedelta(minutes=1)
@@ -41,8 +67,10 @@ class ApiUser:
 
     is_authenticated = True
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, decider: Decider, token_id: UUID | None = None) -> None:
         self.caller = caller
+        self.decider = decider
+        self.token_id = token_id
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -55,17 +83,26 @@ class TokenAuthentication(BaseAuthentication):
             return None
         if scheme.lower() != "bearer" or not secret.strip():
             raise AuthenticationFailed("Send the token as: Authorization: Bearer <token>.")
-        token = _live_token(secret.strip())
-        caller = Caller(
-            tenant=token.tenant, principal=f"token:{token.name}", scopes=tuple(token.scopes)
-        )
-        return ApiUser(caller), token
+        token = live_token(secret.strip())
+        return api_user(token), token
 
     def authenticate_header(self, request: Request) -> str:  # noqa: ARG002
         return 'Bearer realm="agentcore"'
 
 
-def _live_token(secret: str) -> ApiToken:
+def api_user(token: ApiToken) -> ApiUser:
+    """The caller that a token makes."""
+    name, scopes = f"token:{token.name}", tuple(token.scopes)
+    caller = Caller(tenant=token.tenant, principal=name, scopes=scopes, agents=tuple(token.agents))
+    decider = Decider(
+        name=name,
+        permissions=frozenset({DECIDE} if "approvals:decide" in scopes else ()),
+        roles=frozenset(s.removeprefix(ROLE) for s in scopes if s.startswith(ROLE)),
+    )
+    return ApiUser(caller, decider, token.id)
+
+
+def live_token(secret: str) -> ApiToken:
     """The usable token with this secret; raises `AuthenticationFailed` and says why."""
     token = ApiToken.objects.filter(sha256=token_hash(secret)).annotate(clock=Now()).first()
     if token is None:
@@ -86,17 +123,31 @@ def _live_token(secret: str) -> ApiToken:
 
 
 class StaffSession(BaseAuthentication):
-    """The session of the admin site, for GET only: no CSRF question arises."""
+    """The session of the admin site. What changes something needs the CSRF token as well."""
 
     def authenticate(self, request: Request) -> tuple[ApiUser, None] | None:
-        if request.method not in ("GET", "HEAD", "OPTIONS"):
-            return None
         user = getattr(request._request, "user", None)  # noqa: SLF001  (DRF documents it)
         if user is None or not (user.is_active and user.is_staff):
             return None
+        if request.method not in ("GET", "HEAD", "OPTIONS"):
+            _need_csrf_token(request)
         scopes = tuple(name for name, perm in STAFF_SCOPES.items() if user.has_perm(perm))
-        caller = Caller(tenant=STAFF_TENANT, principal=f"user:{user.get_username()}", scopes=scopes)
-        return ApiUser(caller), None
+        name = f"user:{user.get_username()}"
+        decider = Decider(
+            name=name,
+            permissions=frozenset(user.get_all_permissions()),
+            roles=frozenset(user.groups.values_list("name", flat=True)),
+            is_superuser=user.is_superuser,
+        )
+        return ApiUser(Caller(tenant=STAFF_TENANT, principal=name, scopes=scopes), decider), None
+
+
+def _need_csrf_token(request: Request) -> None:
+    try:
+        SessionAuthentication().enforce_csrf(request)
+    except PermissionDenied as error:
+        detail = f"{error.detail} With a session, send the page's token as X-CSRFToken."
+        raise Refused(code="scope_missing", detail=detail) from None
 
 
 class HasScope(BasePermission):
@@ -118,7 +169,11 @@ class HasScope(BasePermission):
 
 def caller_of(request: Request) -> Caller:
     """The caller of a request that passed `HasScope`."""
+    return user_of(request).caller
+
+
+def user_of(request: Request) -> ApiUser:
     user = request.user
     if not isinstance(user, ApiUser):
         raise NotAuthenticated
-    return user.caller
+    return user

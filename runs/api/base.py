@@ -12,9 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from runs.api import errors
+from runs.api import errors, throttling
 from runs.api.auth import HasScope, StaffSession, TokenAuthentication
 from runs.api.bodies import JsonBodyParser
+from runs.api.throttling import CallerThrottle
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -40,7 +41,7 @@ class ApiView(APIView):
     parser_classes = (JsonBodyParser,)
     renderer_classes = (JSONRenderer,)
     content_negotiation_class = JsonOnly
-    throttle_classes = ()
+    throttle_classes = (CallerThrottle,)
     metadata_class = None  # OPTIONS is answered with 405
     schema = AutoSchema()
 
@@ -52,6 +53,7 @@ class ApiView(APIView):
     ) -> Response:
         response["X-Request-Id"] = errors.request_id_of(request)
         response["Cache-Control"] = "no-store"
+        throttling.add_headers(request, response)
         return super().finalize_response(request, response, *args, **kwargs)
 
 

@@ -1,46 +1,84 @@
-"""What the OpenAPI document says about each route."""
+"""What the OpenAPI document says about a route: one decorator knows what all have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from runs.api.pagination import DEFAULT_LIMIT, MAX_LIMIT
-from runs.api.schemas import EventList, Problem, Run, RunCreate, RunList
+from runs.api.schemas import Problem
 
 PROBLEM = "application/problem+json"
-WRITE_AUTH: Any = [{"bearer": []}]
-READ_AUTH: Any = [{"bearer": []}, {"session": []}]
+JSON = "application/json"
+EVENTS = "text/event-stream"
+TOKEN_AUTH: Any = [{"bearer": []}]
+ANY_AUTH: Any = [{"bearer": []}, {"session": []}]
 
 IDEMPOTENCY_KEY = OpenApiParameter(
     name="Idempotency-Key",
     location=OpenApiParameter.HEADER,
     required=True,
-    type=str,
+    type={"type": "string", "pattern": r'^([!#-+\--~]{1,255}|"[ !#-\[\]-~]{1,255}")$'},
     description="1 to 255 visible characters, plain or as an RFC 8941 string. A repetition with "
     "the same body gets the first answer, with `Idempotency-Replayed: true`.",
 )
-RUN_ID = OpenApiParameter(
-    name="run_id",
-    location=OpenApiParameter.PATH,
-    required=True,
+IF_MATCH = OpenApiParameter(
+    name="If-Match",
+    location=OpenApiParameter.HEADER,
     type=str,
-    description="`run_` and 32 hex digits.",
+    description='`"rev-N"`: do it only if the run still has this revision.',
+)
+IF_NONE_MATCH = OpenApiParameter(
+    name="If-None-Match",
+    location=OpenApiParameter.HEADER,
+    type=str,
+    description="The ETag that is known already.",
 )
 PAGE = [
     OpenApiParameter(
         name="after",
-        type=str,
+        type={"type": "string", "pattern": r"^[a-z]{2,5}_[0-9a-f]{32}(_[1-9][0-9]{0,17})?$"},
         description="`last_id` of the page before; left out for the first page.",
     ),
     OpenApiParameter(
-        name="limit", type=int, default=DEFAULT_LIMIT, description=f"1 to {MAX_LIMIT}."
+        name="limit",
+        type={"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+        description=f"1 to {MAX_LIMIT}.",
     ),
 ]
 
 
-def _header(name: str, description: str, *statuses: int) -> OpenApiParameter:
+def id_in_path(name: str, prefix: str) -> OpenApiParameter:
+    """The id of an object in the path."""
+    return OpenApiParameter(
+        name=name,
+        location=OpenApiParameter.PATH,
+        required=True,
+        type={"type": "string", "pattern": f"^{prefix}_[0-9a-f]{{32}}$"},
+        description=f"`{prefix}_` and 32 hex digits.",
+    )
+
+
+def name_in_path(name: str, description: str) -> OpenApiParameter:
+    return OpenApiParameter(
+        name=name,
+        location=OpenApiParameter.PATH,
+        required=True,
+        type={"type": "string", "pattern": r"^[A-Za-z0-9_.-]{1,120}$"},
+        description=description,
+    )
+
+
+def query(name: str, description: str, schema: Mapping[str, Any] | None = None) -> OpenApiParameter:
+    return OpenApiParameter(
+        name=name, type=dict(schema or {"type": "string"}), description=description
+    )
+
+
+def header(name: str, description: str, *statuses: int) -> OpenApiParameter:
+    """A header of the answers with these statuses."""
     return OpenApiParameter(
         name=name,
         location=OpenApiParameter.HEADER,
@@ -50,80 +88,71 @@ def _header(name: str, description: str, *statuses: int) -> OpenApiParameter:
     )
 
 
-def _problems(*more: tuple[int, str]) -> dict[tuple[int, str], Any]:
-    common = (
-        (401, "`unauthenticated`"),
-        (403, "`scope_missing`"),
-        (422, "`invalid_input`"),
-        (503, "`database_unavailable`, with `Retry-After`"),
+RUN_ID = id_in_path("run_id", "run")
+REPLAYED = "`true` when an earlier request with this key was answered so."
+
+
+def operation(
+    name: str,
+    *,
+    summary: str,
+    tag: str,
+    ok: Mapping[int, tuple[Any, str]],
+    description: str = "",
+    request: Any = None,
+    once: bool = False,
+    session: bool = True,
+    params: Sequence[OpenApiParameter] = (),
+    problems: Mapping[int, str] | None = None,
+    stream: str = "",
+) -> Callable[[Any], Any]:
+    """Document one method of a view.
+
+    `ok`: status -> (shape or None, what it is). `problems`: status -> codes, beside those that
+    every route has. `once`: the route takes an Idempotency-Key. `session`: the session of the admin
+    site will do. `stream`: what the route answers as an event stream.
+    """
+    found: list[OpenApiParameter] = list(params)
+    if once:
+        found += [IDEMPOTENCY_KEY, header("Idempotency-Replayed", REPLAYED, *ok)]
+    responses: dict[Any, Any] = {}
+    for status, (shape, text) in ok.items():
+        key = (status, JSON) if shape is not None else status
+        responses[key] = OpenApiResponse(response=shape, description=text)
+    if stream:
+        responses[200, EVENTS] = OpenApiResponse(response=str, description=stream)
+    codes = _problems(problems or {}, body=request is not None, once=once)
+    for status, text in sorted(codes.items()):
+        responses[status, PROBLEM] = OpenApiResponse(response=Problem, description=text)
+    return extend_schema(
+        operation_id=name,
+        summary=summary,
+        description=description or summary + ".",
+        tags=[tag],
+        auth=ANY_AUTH if session else TOKEN_AUTH,
+        request={JSON: request} if request is not None else None,
+        parameters=found,
+        responses=responses,
     )
-    merged = dict(common) | dict(more)
-    return {
-        (status, PROBLEM): OpenApiResponse(response=Problem, description=text)
-        for status, text in sorted(merged.items())
+
+
+def _problems(more: Mapping[int, str], *, body: bool, once: bool) -> dict[int, str]:
+    """Status -> codes of a route."""
+    codes: dict[int, list[str]] = {
+        401: ["`unauthenticated`"],
+        403: ["`scope_missing`"],
+        422: ["`invalid_input`"],
+        429: ["`rate_limited`, with `Retry-After`"],
+        503: ["`database_unavailable`, with `Retry-After`"],
     }
-
-
-start_run = extend_schema(
-    operation_id="start_run",
-    auth=WRITE_AUTH,
-    summary="Start a run",
-    description="Commits the run and answers. Workers take it from the database; this call does "
-    "not wait for them, nor for the message broker.",
-    tags=["runs"],
-    request={"application/json": RunCreate},
-    parameters=[
-        IDEMPOTENCY_KEY,
-        _header("Location", "Path of the run.", 201),
-        _header("Idempotency-Replayed", "`true` when an earlier request made this run.", 201),
-    ],
-    responses={
-        (201, "application/json"): OpenApiResponse(response=Run, description="The run."),
-        **_problems(
-            (400, "`malformed_json`, `idempotency_key_missing`"),
-            (409, "`idempotency_in_progress` (with `Retry-After`), `dedupe_open_run`"),
-            (413, "`body_too_large`"),
-            (415, "`unsupported_media_type`"),
-            (422, "`invalid_input`, `idempotency_key_reused`"),
-        ),
-    },
-)
-
-list_runs = extend_schema(
-    operation_id="list_runs",
-    auth=READ_AUTH,
-    description="The runs of the caller's tenant.",
-    summary="List runs, newest first",
-    tags=["runs"],
-    parameters=PAGE,
-    responses={
-        (200, "application/json"): OpenApiResponse(response=RunList, description="One page."),
-        **_problems(),
-    },
-)
-
-get_run = extend_schema(
-    operation_id="get_run",
-    auth=READ_AUTH,
-    description="What the run is doing now, or how it ended.",
-    summary="Get a run",
-    tags=["runs"],
-    parameters=[RUN_ID, _header("ETag", '`"rev-N"`, N the revision of the run.', 200)],
-    responses={
-        (200, "application/json"): OpenApiResponse(response=Run, description="The run."),
-        **_problems((404, "`not_found`")),
-    },
-)
-
-list_events = extend_schema(
-    operation_id="list_events",
-    auth=READ_AUTH,
-    description="Every event is one transaction of the runtime on the run.",
-    summary="List the events of a run, oldest first",
-    tags=["runs"],
-    parameters=[RUN_ID, *PAGE],
-    responses={
-        (200, "application/json"): OpenApiResponse(response=EventList, description="One page."),
-        **_problems((404, "`not_found`")),
-    },
-)
+    if body:
+        codes[400] = ["`malformed_json`"]
+        codes[413] = ["`body_too_large`"]
+        codes[415] = ["`unsupported_media_type`"]
+    if once:
+        codes.setdefault(400, []).append("`idempotency_key_missing`")
+        codes.setdefault(409, []).append("`idempotency_in_progress` (with `Retry-After`)")
+        codes[422].append("`idempotency_key_reused`")
+    for status, text in more.items():
+        codes.setdefault(status, []).append(text)
+    return {status: ", ".join(texts) for status, texts in codes.items()}

@@ -11,8 +11,9 @@ from django.http import HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from approvals.errors import DecisionError
 from runs.api.schemas import Problem, ProblemField
-from runs.refusals import Refused
+from runs.refusals import Refused, invalid
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +24,32 @@ CODES: dict[str, tuple[int, str]] = {
     "malformed_json": (400, "The body is not valid JSON"),
     "idempotency_key_missing": (400, "The Idempotency-Key header is missing or unusable"),
     "unauthenticated": (401, "No valid credentials"),
+    "signature_invalid": (401, "The message is not signed by this source"),
     "scope_missing": (403, "The caller may not do this"),
+    "agent_forbidden": (403, "The token is not for this agent"),
+    "role_missing": (403, "The policy asks for somebody else"),
+    "self_approval_forbidden": (403, "Who asked may not decide"),
     "not_found": (404, "Not found"),
     "method_not_allowed": (405, "The method is not allowed here"),
-    "idempotency_in_progress": (409, "A request with this key is being answered"),
+    "approval_decided": (409, "The approval was decided already"),
+    "approval_stale": (409, "What was shown is not what would run"),
+    "bulk_not_ready": (409, "The bulk operation cannot do this now"),
+    "callback_id_reused": (409, "The webhook-id was used for another body"),
     "dedupe_open_run": (409, "A run with this dedupe_key is open"),
+    "idempotency_in_progress": (409, "A request with this key is being answered"),
+    "run_not_paused": (409, "The run is not paused"),
+    "run_not_retryable": (409, "The run cannot be retried"),
+    "run_not_waiting": (409, "The run has ended or is stopping"),
+    "run_terminal": (409, "The run has ended"),
+    "session_busy": (409, "The session has an open run"),
+    "approval_expired": (410, "The approval ran out of time"),
+    "event_cursor_expired": (410, "The cursor is too old or unknown"),
+    "revision_mismatch": (412, "The run has another revision"),
     "body_too_large": (413, "The body is too large"),
     "unsupported_media_type": (415, "The body has another media type than JSON"),
     "invalid_input": (422, "The request is not valid"),
     "idempotency_key_reused": (422, "The key was used for another request"),
+    "rate_limited": (429, "Too many requests"),
     "internal_error": (500, "The server made a mistake"),
     "database_unavailable": (503, "The database cannot be reached"),
 }
@@ -98,6 +116,8 @@ def as_refusal(error: Exception, request: Any) -> Refused:
     """What an exception means to a caller. Unknown ones are an `internal_error` without details."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, DecisionError):
+        return _of_decision(error)
     if isinstance(error, OperationalError | InterfaceError):
         log.warning("request %s: database error: %s", request_id_of(request), error)
         return DATABASE_DOWN
@@ -108,6 +128,24 @@ def as_refusal(error: Exception, request: Any) -> Refused:
         detail=f"Report this with the request id {request_id_of(request)}. With the same "
         "Idempotency-Key the request may be sent again safely.",
     )
+
+
+DECISION_CODES = {
+    "approval_not_found": "not_found",
+    "not_permitted": "role_missing",
+    "self_approval": "self_approval_forbidden",
+    "already_decided": "approval_decided",
+    "approval_stale": "approval_stale",
+    "approval_expired": "approval_expired",
+    "run_not_waiting": "run_not_waiting",
+}
+"""Code of a `DecisionError` -> code of the API."""
+
+
+def _of_decision(error: DecisionError) -> Refused:
+    if error.code == "reason_required":
+        return invalid("/reason", "missing", error.message)
+    return Refused(code=DECISION_CODES.get(error.code, "approval_stale"), detail=error.message)
 
 
 def _of_framework(error: exceptions.APIException, request: Any) -> Refused:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from agentcore.canonical import storable
+from runs.api.bodies import escape
 from runs.refusals import FieldError, Refused
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
+_METADATA = re.compile(r"metadata\[[^\[\]]{1,64}\]")
 
 Cursor = TypeVar("Cursor")
 
@@ -22,19 +26,23 @@ class Page:
     after: str | None
 
 
-def refuse_unknown(query: Any, allowed: tuple[str, ...] = ()) -> None:
-    """Refuse parameters that the route does not know, and repeated ones."""
+def refuse_unknown(query: Any, allowed: tuple[str, ...] = (), *, metadata: bool = False) -> None:
+    """Refuse parameters that the route does not know, repeated ones, and what cannot be stored."""
+    shown = ", ".join((*allowed, "metadata[key]") if metadata else allowed) or "none"
     errors = [
-        FieldError(
-            f"?{name}", "unknown_parameter", f"Allowed here: {', '.join(allowed) or 'none'}."
-        )
+        FieldError(f"?{escape(name)[:80]}", "unknown_parameter", f"Allowed here: {shown}.")
         for name in query
-        if name not in allowed
+        if name not in allowed and not (metadata and _METADATA.fullmatch(name))
     ]
     errors += [
-        FieldError(f"?{name}", "repeated_parameter", "Send it once.")
-        for name in allowed
+        FieldError(f"?{escape(name)[:80]}", "repeated_parameter", "Send it once.")
+        for name in query
         if len(query.getlist(name)) > 1
+    ]
+    errors += [
+        FieldError(f"?{escape(name)[:80]}", "not_text", "NUL characters are not allowed.")
+        for name in query
+        if not storable("".join([name, *query.getlist(name)]))
     ]
     if errors:
         raise Refused(
@@ -42,12 +50,15 @@ def refuse_unknown(query: Any, allowed: tuple[str, ...] = ()) -> None:
         )
 
 
-def page_of(query: Any) -> Page:
-    """`limit` (1 to 100, default 20) and `after`. Raises `Refused`."""
-    refuse_unknown(query, ("after", "limit"))
+def page_of(query: Any, more: tuple[str, ...] = (), *, metadata: bool = False) -> Page:
+    """`limit` (1 to 100, default 20) and `after`, beside the parameters `more`. Raises `Refused`.
+
+    `metadata`: parameters of the form `metadata[key]` are allowed, too.
+    """
+    refuse_unknown(query, ("after", "limit", *more), metadata=metadata)
     text = query.get("limit", str(DEFAULT_LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_LIMIT):
-        raise _invalid("?limit", "out_of_range", f"must be a number from 1 to {MAX_LIMIT}.")
+        raise invalid_query("limit", "out_of_range", f"must be a number from 1 to {MAX_LIMIT}.")
     return Page(limit=int(text), after=query.get("after"))
 
 
@@ -57,7 +68,7 @@ def cursor_of(page: Page, parse: Callable[[str], Cursor | None]) -> Cursor | Non
         return None
     found = parse(page.after)
     if found is None:
-        raise _invalid("?after", "unknown_cursor", "must be the `last_id` of an earlier page.")
+        raise invalid_query("after", "unknown_cursor", "must be the `last_id` of an earlier page.")
     return found
 
 
@@ -72,7 +83,9 @@ def list_json(data: list[dict[str, Any]], has_more: bool) -> dict[str, Any]:
     }
 
 
-def _invalid(pointer: str, code: str, detail: str) -> Refused:
+def invalid_query(name: str, code: str, detail: str) -> Refused:
+    """`invalid_input` for one query parameter."""
+    pointer = f"?{name}"
     return Refused(
         code="invalid_input",
         detail=f"{pointer} {detail}",

@@ -49,6 +49,9 @@ def run_shape(run: Run, facts: RunFacts) -> schemas.Run:
         turns=run.turn,
         actions_summary=dict(Counter(row.state.lower() for row in facts.actions)),
         requester=run.principal,
+        on_behalf_of=run.on_behalf_of or None,
+        session=public_id("sess", run.session_id) if run.session_id else None,
+        retry_of=public_id("run", run.retry_of_id) if run.retry_of_id else None,
         dedupe_key=run.dedupe_key or None,
         metadata=run.metadata,
         revision=run.revision,
@@ -144,6 +147,10 @@ def event_shape(event: Event) -> schemas.Event:
         revision_before=event.revision_before,
         revision_after=event.revision_after,
     )
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    return event_shape(event).model_dump(mode="json")
 
 
 def _public(kind: object, value: Any) -> Any:

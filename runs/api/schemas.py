@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import (
@@ -35,17 +35,30 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def example(**values: Any) -> ConfigDict:
+    """The settings of a `Question` that shows how it is asked."""
+    extra: Any = {"examples": [values]}
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
+
+
 # --- requests ---------------------------------------------------------------------------------
 
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def _moment(value: object) -> object:
-    """RFC 3339 text with an offset; `strict` alone would want a datetime object."""
-    if isinstance(value, str) and _RFC3339.fullmatch(value):
-        with suppress(ValueError):
-            return datetime.fromisoformat(value)
+def time_in(text: str) -> datetime | None:
+    """The time of an RFC 3339 text, in UTC, which PostgreSQL takes whatever the offset was."""
+    if RFC3339.fullmatch(text):
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(text).astimezone(UTC)
+    return None
+
+
+def moment(value: object) -> object:
+    """RFC 3339 text with an offset, as UTC; `strict` alone would want a datetime object."""
+    if isinstance(value, str) and (found := time_in(value)) is not None:
+        return found
     raise PydanticCustomError("not_a_time", "Send a time as in 2030-01-31T12:00:00Z")
 
 
@@ -54,11 +67,25 @@ class BudgetRequest(Question):
 
     max_turns: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_actions: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    deadline_at: Annotated[AwareDatetime, BeforeValidator(_moment)] | None = None
+    deadline_at: Annotated[AwareDatetime, BeforeValidator(moment)] | None = None
+
+
+class Reason(Question):
+    """A body that only says why."""
+
+    model_config = example(reason="The customer called.")
+
+    reason: Annotated[str, StringConstraints(max_length=500)] = ""
 
 
 class RunCreate(Question):
     """A request to start a run."""
+
+    model_config = example(
+        agent="refund_desk",
+        input={"order_id": "ORD-1001", "message": "It arrived broken.", "amount": "20.00 EUR"},
+        metadata={"order": "1001"},
+    )
 
     agent: Name = Field(description="The name of a declared agent.")
     version: Name | None = Field(
@@ -72,6 +99,25 @@ class RunCreate(Question):
     dedupe_key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None,
         description="A business key: at most one run with it is open in a tenant at a time.",
+    )
+    on_behalf_of: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Your own id of the person this is done for; kept for the audit."
+    )
+    session: Annotated[str, StringConstraints(pattern=r"^sess_[0-9a-f]{32}$")] | None = Field(
+        default=None, description="The session this run continues."
+    )
+    session_conflict: Literal["reject", "queue"] = Field(
+        default="reject",
+        description="While the session has an open run: refuse this one, or start it after that.",
+    )
+    start_at: Annotated[AwareDatetime, BeforeValidator(moment)] | None = Field(
+        default=None, description="Not before this time, which must lie before the deadline."
+    )
+    webhook_endpoint: Annotated[str, StringConstraints(pattern=r"^whep_[0-9a-f]{32}$")] | None = (
+        Field(
+            default=None,
+            description="Tell this endpoint of the run's events, and no other.",
+        )
     )
     budget: BudgetRequest | None = None
 
@@ -150,6 +196,9 @@ class Run(Shape):
         description="Number of actions by state (lower case); a state without actions is left out."
     )
     requester: str
+    on_behalf_of: str | None
+    session: str | None
+    retry_of: str | None
     dedupe_key: str | None
     metadata: dict[str, str]
     revision: int

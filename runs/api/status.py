@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 from uuid import UUID
 
 from agentcore.lifecycle import RUN_TERMINAL, ActionState, RunState, StopReason
@@ -20,6 +20,8 @@ PublicStatus = Literal[
     "failed",
     "cancelled",
 ]
+STATUSES: tuple[str, ...] = get_args(PublicStatus)
+TERMINAL = frozenset(str(state).lower() for state in RUN_TERMINAL)
 ActionType = Literal["approval", "reconciliation", "operator"]
 
 R = RunState

@@ -1,27 +1,67 @@
-"""The routes: read the request, call one use case or selector, answer."""
+"""Runs: start, list, read, cancel; the reader of the OpenAPI document."""
 
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularSwaggerSplitView
-from pydantic import ValidationError
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs import selectors, services
-from runs.api import docs, idempotency, render
+from runs import listing, selectors, services
+from runs.api import docs, render, waiting
+from runs.api.actions import ActionRef, ref_of
+from runs.api.asking import (
+    answer_once,
+    body_of,
+    expected_revision,
+    id_in_query,
+    metadata_of,
+    moment_of,
+    names_of,
+    no_parameters,
+    number_of,
+    once_of,
+    page_and,
+    run_or_404,
+    text_of,
+    words,
+)
 from runs.api.auth import caller_of
 from runs.api.base import ApiView, trace_id_of
-from runs.api.ids import parse_event_id, parse_id
-from runs.api.pagination import cursor_of, list_json, page_of, refuse_unknown
-from runs.api.schemas import RunCreate
+from runs.api.ids import parse_id
+from runs.api.pagination import cursor_of, list_json
+from runs.api.schemas import Reason, RunCreate, RunList
+from runs.api.schemas import Run as RunShape
+from runs.api.status import STATUSES
+from runs.listing import HAS, RunFilter
 from runs.models import Run
-from runs.refusals import Refused
 from runs.selectors import RunFacts
-from runs.starting import BudgetRequest, StartRun, refused_fields
+from runs.starting import BudgetRequest, StartRun
+
+ETAG = docs.header("ETag", '`"rev-N"`, N the revision of the run.', 200)
+FILTERS = [
+    docs.query("status", f"Of: {', '.join(STATUSES)}; several with commas."),
+    docs.query("agent", "Names of agents, with commas."),
+    docs.query("has", f"Of: {', '.join(HAS)}: only runs with such an action."),
+    docs.query("session", "Only runs of this session."),
+    docs.query("dedupe_key", "Only runs with this business key."),
+    docs.query(
+        "created_at__gte", "Not older than this.", {"type": "string", "format": "date-time"}
+    ),
+    docs.query("created_at__lt", "Older than this.", {"type": "string", "format": "date-time"}),
+]
+FILTER_NAMES = tuple(item.name for item in FILTERS)
+
+
+class CancelledRun(RunShape):
+    """A run after a cancel. `cancelling` turns to `cancelled` when nothing is in flight."""
+
+    in_flight_actions: list[ActionRef] = Field(
+        description="Writes that were sent and cannot be stopped; their fate is found out first."
+    )
 
 
 class RunsView(ApiView):
@@ -29,27 +69,79 @@ class RunsView(ApiView):
 
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
-    @docs.start_run
+    @docs.operation(
+        "start_run",
+        summary="Start a run",
+        description="Commits the run and answers. Workers take it from the database; this call "
+        "does not wait for them, nor for the message broker.",
+        tag="runs",
+        once=True,
+        session=False,
+        request=RunCreate,
+        params=[docs.header("Location", "Path of the run.", 201)],
+        ok={201: (RunShape, "The run.")},
+        problems={
+            403: "`agent_forbidden`",
+            409: "`dedupe_open_run`, `session_busy`",
+        },
+    )
     def post(self, request: Request) -> Response:
-        refuse_unknown(request.query_params)
-        key = idempotency.key_of(request)
-        body = request.data
-        asked = _start_request(body, trace_id_of(request))
-        once = _once(request, key, body)
-        answer = services.start_run_once(caller=caller_of(request), request=asked, once=once)
-        headers = {"Location": answer.body["links"]["self"]}
-        if answer.replayed:
-            headers["Idempotency-Replayed"] = "true"
-        return Response(answer.body, status=answer.status, headers=headers)
+        no_parameters(request)
+        once = once_of(
+            request,
+            route="/api/v1/runs",
+            answer=lambda run: (201, render.run_json(run, RunFacts())),
+        )
+        asked = _start_request(body_of(request, RunCreate), trace_id_of(request))
+        caller = caller_of(request)
+        response = answer_once(
+            once,
+            lambda guard: services.start_run(caller=caller, request=asked, within=guard),
+        )
+        response["Location"] = response.data["links"]["self"]
+        return response
 
-    @docs.list_runs
+    @docs.operation(
+        "list_runs",
+        summary="List runs, newest first",
+        description="The runs of the caller's tenant. `metadata[key]=value` narrows the list, too.",
+        tag="runs",
+        params=[*docs.PAGE, *FILTERS],
+        ok={200: (RunList, "One page.")},
+    )
     def get(self, request: Request) -> Response:
-        page = page_of(request.query_params)
-        after = cursor_of(page, lambda text: parse_id("run", text))
-        tenant = caller_of(request).tenant
-        runs, more = selectors.runs_page(tenant=tenant, after=after, limit=page.limit)
-        facts = selectors.facts_of(run_ids=[run.id for run in runs])
-        return Response(list_json([render.run_json(run, facts[run.id]) for run in runs], more))
+        page = page_and(request, *FILTER_NAMES, metadata=True)
+        runs, more = listing.runs_page(
+            caller=caller_of(request),
+            wanted=run_filter(request),
+            after=cursor_of(page, lambda text: parse_id("run", text)),
+            limit=page.limit,
+        )
+        return Response(list_json(runs_json(runs), more))
+
+
+def run_filter(request: Request) -> RunFilter:
+    """The filter that the query parameters make."""
+    return RunFilter(
+        statuses=words(request, "status", STATUSES),
+        agents=names_of(request, "agent"),
+        has=words(request, "has", tuple(HAS)),
+        session=id_in_query(request, "session", "sess"),
+        dedupe_key=text_of(request, "dedupe_key"),
+        created_from=moment_of(request, "created_at__gte"),
+        created_before=moment_of(request, "created_at__lt"),
+        metadata=metadata_of(request),
+    )
+
+
+def runs_json(runs: list[Run]) -> list[dict[str, Any]]:
+    facts = selectors.facts_of(run_ids=[run.id for run in runs])
+    return [render.run_json(run, facts[run.id]) for run in runs]
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """One run with its facts, read now."""
+    return runs_json([run])[0]
 
 
 class RunView(ApiView):
@@ -57,28 +149,86 @@ class RunView(ApiView):
 
     scopes = {"GET": "runs:read"}
 
-    @docs.get_run
+    @docs.operation(
+        "get_run",
+        summary="Get a run",
+        description="What the run is doing now, or how it ended. With `wait` the answer comes when "
+        "the status changes or the run ends, at the latest after so many seconds; with "
+        "`If-None-Match` as soon as the run has another revision than that of the ETag.",
+        tag="runs",
+        params=[
+            docs.RUN_ID,
+            ETAG,
+            docs.query(
+                "wait",
+                "Seconds to wait for a change, 0 to 30.",
+                {"type": "integer", "minimum": 0, "maximum": 30, "default": 0},
+            ),
+            docs.IF_NONE_MATCH,
+        ],
+        ok={200: (RunShape, "The run."), 304: (None, "Still the revision of If-None-Match.")},
+        problems={404: "`not_found`"},
+    )
     def get(self, request: Request, run_id: str) -> Response:
-        refuse_unknown(request.query_params)
-        run = _run_or_404(request, run_id)
-        tag = f'"rev-{run.revision}"'
-        facts = selectors.facts_of(run_ids=[run.id])[run.id]
-        return Response(render.run_json(run, facts), headers={"ETag": tag})
+        no_parameters(request, "wait")
+        seconds = number_of(request, "wait", most=30)
+        run = run_or_404(request, run_id)
+        body = waiting.until_changed(
+            run=run,
+            known=request.META.get("HTTP_IF_NONE_MATCH", "").strip(),
+            seconds=seconds,
+            read=lambda: run_json(run_or_404(request, run_id)),
+        )
+        tag = waiting.tag_of(body)
+        if request.META.get("HTTP_IF_NONE_MATCH", "").strip() == tag:
+            return Response(status=304, headers={"ETag": tag})
+        return Response(body, headers={"ETag": tag})
 
 
-class RunEventsView(ApiView):
-    """`/runs/{id}/events`"""
+class CancelView(ApiView):
+    """`/runs/{id}/cancel`"""
 
-    scopes = {"GET": "events:read"}
+    scopes = {"POST": "runs:write"}
 
-    @docs.list_events
-    def get(self, request: Request, run_id: str) -> Response:
-        page = page_of(request.query_params)
-        run = _run_or_404(request, run_id)
-        after = cursor_of(page, lambda text: _seq_in(run.id, text)) or 0
-        events, more = selectors.events_page(run_id=run.id, after=after, limit=page.limit)
-        data = [render.event_shape(event).model_dump(mode="json") for event in events]
-        return Response(list_json(data, more))
+    @docs.operation(
+        "cancel_run",
+        summary="Cancel a run",
+        description="Nothing new starts from now on. `cancelling` turns to `cancelled` only when "
+        "nothing is in flight any more; `in_flight_actions` lists writes that cannot be stopped. "
+        "Closing a connection never cancels anything.",
+        tag="runs",
+        once=True,
+        session=False,
+        request=Reason,
+        params=[docs.RUN_ID, docs.IF_MATCH],
+        ok={
+            200: (CancelledRun, "The run has ended, by this or before."),
+            202: (CancelledRun, "The run is stopping."),
+        },
+        problems={404: "`not_found`", 412: "`revision_mismatch`"},
+    )
+    def post(self, request: Request, run_id: str) -> Response:
+        no_parameters(request)
+        once = once_of(request, route=f"/api/v1/runs/{run_id}/cancel", answer=_cancelled)
+        asked = body_of(request, Reason)
+        run = run_or_404(request, run_id)
+        revision = expected_revision(request)
+        return answer_once(
+            once,
+            lambda guard: services.cancel_run(
+                run_id=run.id,
+                actor=caller_of(request).principal,
+                reason=asked.reason,
+                revision=revision,
+                within=guard,
+            ),
+        )
+
+
+def _cancelled(outcome: services.Cancellation) -> tuple[int, dict[str, Any]]:
+    sent = [ref_of(action).model_dump(mode="json") for action in outcome.in_flight]
+    body = {**run_json(outcome.run), "in_flight_actions": sent}
+    return (200 if outcome.run.is_terminal else 202), body
 
 
 class SwaggerView(SpectacularSwaggerSplitView):
@@ -94,11 +244,7 @@ class SwaggerView(SpectacularSwaggerSplitView):
         return response
 
 
-def _start_request(body: Any, trace_id: str) -> StartRun:
-    try:
-        parsed = RunCreate.model_validate(body)
-    except ValidationError as error:
-        raise refused_fields(error) from None
+def _start_request(parsed: RunCreate, trace_id: str) -> StartRun:
     budget = BudgetRequest(**parsed.budget.model_dump()) if parsed.budget else BudgetRequest()
     return StartRun(
         agent=parsed.agent,
@@ -108,32 +254,11 @@ def _start_request(body: Any, trace_id: str) -> StartRun:
         dedupe_key=parsed.dedupe_key or "",
         budget=budget,
         trace_id=trace_id,
+        on_behalf_of=parsed.on_behalf_of or "",
+        session=parse_id("sess", parsed.session) if parsed.session else None,
+        session_conflict=parsed.session_conflict,
+        start_at=parsed.start_at,
+        webhook_endpoint=(
+            parse_id("whep", parsed.webhook_endpoint) if parsed.webhook_endpoint else None
+        ),
     )
-
-
-def _once(request: Request, key: str, body: Any) -> services.Once:
-    caller = caller_of(request)
-    return services.Once(
-        principal=f"{caller.tenant}/{caller.principal}",
-        method="POST",
-        route="/api/v1/runs",
-        key=key,
-        body_sha256=idempotency.body_sha256(body),
-        status=201,
-        render=lambda run: render.run_json(run, RunFacts()),
-    )
-
-
-def _run_or_404(request: Request, text: str) -> Run:
-    run_id = parse_id("run", text)
-    run = run_id and selectors.find_run(tenant=caller_of(request).tenant, run_id=run_id)
-    if not run:
-        raise Refused(
-            code="not_found", detail="There is no run with this id that the caller may see."
-        )
-    return run
-
-
-def _seq_in(run_id: UUID, text: str) -> int | None:
-    found = parse_event_id(text)
-    return found[1] if found and found[0] == run_id else None

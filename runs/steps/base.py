@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from agentcore.values import AttemptKind
 from runs import journal
 from runs.models import ActionJournal
@@ -65,6 +67,14 @@ class Call:
         first = self.requests[0]
         return "model" if isinstance(first, ModelRequest) else first.kind.lower()
 
+    @property
+    def seconds(self) -> float:
+        """How long the lease covers the set: its longest time limit and a margin for overrunning
+        it. A thread that is still in it then is stuck."""
+        options = settings.AGENTCORE_OPTIONS
+        longest = max(request.timeout for request in self.requests)
+        return max(longest + options.call_margin, options.claim_margin)
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -99,8 +109,11 @@ def context_for(
         scopes=tuple(view.run.scopes),
         idempotency_key=action.idempotency_key or "",
         fence=view.run.fence,
+        resource_version=action.bound_version,
         deadline=local + timeout,
         send_by=local + min(journal.SEND_WITHIN, timeout),
+        key_header=settings.AGENTCORE_OPTIONS.key_header,
+        fence_header=settings.AGENTCORE_OPTIONS.fence_header,
     )
 
 

@@ -8,18 +8,26 @@ from datetime import timedelta
 from django.conf import settings
 
 from agentcore import canonical
+from agentcore.budgets import TYPICAL_OUTPUT
+from agentcore.context import ContextError, ContextPack, Frame
 from agentcore.decisions import Final, Invalid, ParsedReply, Refusal, ReplyFailure, ToolCalls
+from agentcore.ledger import reservation
 from agentcore.lifecycle import RunState, StopReason
 from agentcore.llm.base import ModelFailure
+from agentcore.llm.errors import Cause, explain
 from agentcore.retries import backoff
+from agentcore.termination import Stop
 from agentcore.values import AttemptKind
-from runs import journal
+from runs import contexts, failures, journal, limits, spending
 from runs.models import Attempt, Turn
 from runs.steps.base import Answer, Call, ModelRequest, Next, Wait
-from runs.steps.compile_context import compile_pack
+from runs.steps.compile_context import TOO_LONG, end
 from runs.steps.judging import propose
 from runs.transitions import Draft
 from runs.view import View
+
+BACKOFF = 1.0
+BACKOFF_CAP = 60.0
 
 
 def plan(view: View, draft: Draft) -> Answer:
@@ -32,33 +40,87 @@ def plan(view: View, draft: Draft) -> Answer:
     return _ask(view, draft)
 
 
+# --- asking ------------------------------------------------------------------------------------
+
+
 def _ask(view: View, draft: Draft) -> Answer:
     turn = _current(view)
     tried = view.attempts_of(None, AttemptKind.MODEL)
-    journal.mark_lost(draft, [a for a in tried if a.outcome is None and a.lost_at is None])
+    lost = [a for a in tried if a.outcome is None and a.lost_at is None]
+    journal.mark_lost(draft, lost)
+    spending.settle_lost(draft, attempts=lost)
     if len(tried) >= settings.AGENTCORE_OPTIONS.model_attempts:
         last = next((a.error_class for a in reversed(tried) if a.error_class), "lost")
-        return _give_up(draft, f"{len(tried)} model calls without a usable reply, last: {last}")
-    pack = view.pack or compile_pack(view)
+        return _give_up(view, draft, f"{len(tried)} model calls without a usable reply", last)
+    pack = view.pack or _pack_of(view, turn)
     view.pack = None
-    if pack.sha256 != turn.request_sha256:
+    if pack is None:
         # The code or a row under it changed since the turn was compiled: never send what the
         # manifest does not describe.
-        problem = "the compiled context changed; the turn is compiled again"
-        draft.set_row(
-            turn, guard={"decision": ""}, decision="INVALID", problem=problem, decided_at=draft.now
-        )
-        draft.move_run(RunState.COMPILING_CONTEXT, cause="context changed")
-        return Next()
+        return _compile_again(draft, turn, "the compiled context changed", "context changed")
     timeout = float(settings.AGENTCORE_OPTIONS.model_timeout)
     attempt = journal.add_attempt(view, draft, kind=AttemptKind.MODEL, action=None, timeout=timeout)
+    if not _reserve(view, draft, attempt, pack):
+        return _out_of_budget(view, draft, attempt)
     return Call((ModelRequest(attempt_id=attempt.id, request=pack.request, timeout=timeout),))
+
+
+def _pack_of(view: View, turn: Turn) -> ContextPack | None:
+    """The request of the turn as it was compiled; None when the rows give another one now."""
+    try:
+        frame = Frame.read(turn.manifest)
+        pack = contexts.compile_turn(view, number=turn.number, frame=frame)
+    except ContextError:
+        return None
+    return pack if pack.sha256 == turn.request_sha256 else None
+
+
+def _compile_again(draft: Draft, turn: Turn, problem: str, cause: str) -> Answer:
+    """Close a turn without a decision; it is no part of the history and takes none of the turns."""
+    draft.set_row(
+        turn,
+        guard={"decision": ""},
+        decision=contexts.NO_DECISION,
+        problem=problem,
+        decided_at=draft.now,
+    )
+    draft.move_run(RunState.COMPILING_CONTEXT, cause=cause)
+    return Next()
+
+
+def _reserve(view: View, draft: Draft, attempt: Attempt, pack: ContextPack) -> bool:
+    """Book what the call may cost at most; False when that is not left."""
+    model = view.agent.spec["model"]
+    frame = Frame.read(pack.manifest)
+    asked = view.agent.spec["settings"].get("max_output_tokens")
+    output = frame.max_output_tokens or asked or TYPICAL_OUTPUT
+    price = spending.price_for(model, attempt.started_at.date())
+    spend = reservation(input=frame.input_tokens, output=output, price=price)
+    allowed = spending.limits_of(view.run, view.agent.spec)
+    if not allowed.allow(spending.account_of(view.run), spend):
+        return False
+    spending.reserve(draft, attempt=attempt, model=model, spend=spend, price=price)
+    return True
+
+
+def _out_of_budget(view: View, draft: Draft, attempt: Attempt) -> Answer:
+    """Another try of this call cannot be paid for: lost ones have used what was left."""
+    view.attempts.remove(attempt)
+    draft.new_rows.remove(attempt)
+    draft.transitions.pop()
+    detail = "the calls that were lost or failed have used what was left for this one"
+    return end(view, draft, Stop(StopReason.BUDGET, detail))
+
+
+# --- a reply -----------------------------------------------------------------------------------
 
 
 def _record(view: View, draft: Draft, reply: ParsedReply) -> Answer:
     """The reply, all its actions and their verdicts: one transaction, before anything runs."""
     turn, run, decision = _current(view), view.run, reply.decision
+    closing = turn.manifest["frame"]["closing"]
     kind, text, problem = _describe(decision)
+    kind = limits.CLOSING if closing else kind
     draft.event = "turn.decided"
     draft.set_row(
         turn,
@@ -72,8 +134,10 @@ def _record(view: View, draft: Draft, reply: ParsedReply) -> Answer:
         decided_at=draft.now,
     )
     draft.note(turn=turn.number, decision=kind)
+    if closing:
+        return end(view, draft, stop_of_closing(closing))
     if isinstance(decision, Invalid):
-        return _invalid(draft, decision)
+        return _invalid(view, draft, decision)
     draft.move_run(RunState.DISPATCHING_TOOLS)
     if isinstance(decision, ToolCalls):
         draft.set_run(actions_used=run.actions_used + len(decision.calls), invalid_replies=0)
@@ -89,6 +153,12 @@ def _record(view: View, draft: Draft, reply: ParsedReply) -> Answer:
     return Next()
 
 
+def stop_of_closing(closing: str) -> Stop:
+    """The stop that a closing turn was opened for: `BUDGET: 12 turns used …`."""
+    reason, _, detail = closing.partition(": ")
+    return Stop(StopReason(reason), detail)
+
+
 def _describe(decision: Final | ToolCalls | Refusal | Invalid) -> tuple[str, str, str]:
     """(stored kind, the model's text, the problem) of a decision; text made storable."""
     match decision:
@@ -102,41 +172,71 @@ def _describe(decision: Final | ToolCalls | Refusal | Invalid) -> tuple[str, str
             return "INVALID", "", canonical.clean_text(f"{code}: {detail}")
 
 
-def _invalid(draft: Draft, decision: Invalid) -> Answer:
+def _invalid(view: View, draft: Draft, decision: Invalid) -> Answer:
     """A reply outside the protocol makes no actions; the model is told, at most N times."""
     count = draft.run.invalid_replies + 1
     draft.set_run(invalid_replies=count)
     if count >= settings.AGENTCORE_OPTIONS.max_invalid_replies:
-        return _give_up(draft, f"{count} invalid replies, last: {decision.code}: {decision.detail}")
+        detail = f"{count} invalid replies, last: {decision.code}: {decision.detail}"
+        failures.stop(view, draft, StopReason.MODEL_ERROR, detail, code=decision.code)
+        return Next()
     draft.move_run(RunState.COMPILING_CONTEXT)
     return Next()
 
 
+# --- no reply ----------------------------------------------------------------------------------
+
+
 def _failed(view: View, draft: Draft, failure: ReplyFailure | ModelFailure) -> Answer:
     """A call without a decision: wait and ask again, or stop with the provider's own reason."""
+    turn = _current(view)
+    if closing := turn.manifest["frame"]["closing"]:
+        return end(view, draft, stop_of_closing(closing))
+    if explain(failure.code).cause is Cause.TOO_LONG:
+        return _too_long(view, draft, turn, failure)
     tried = view.attempts_of(None, AttemptKind.MODEL)
-    options = settings.AGENTCORE_OPTIONS
-    if not failure.transient or len(tried) >= options.model_attempts:
-        return _give_up(draft, f"model: {failure.code}: {failure.detail}")
-    asked = getattr(failure, "retry_after", None)
-    delay = max(asked or 0.0, backoff(n=len(tried), base=1.0, cap=60.0, jitter=_jitter(tried[-1])))
-    wake_at = draft.now + timedelta(seconds=delay)
+    if not failure.transient or len(tried) >= settings.AGENTCORE_OPTIONS.model_attempts:
+        return _give_up(view, draft, failure.detail, failure.code)
+    wake_at = draft.now + timedelta(seconds=_delay(tried, getattr(failure, "retry_after", None)))
     draft.move_run(
         RunState.RETRY_WAIT,
         resume_to=RunState.CALLING_MODEL,
-        reason=canonical.clean_text(f"model: {failure.code}: {failure.detail}"[:500]),
+        reason=_said(failure.code, failure.detail)[:500],
     )
     return Wait(min(wake_at, draft.run.deadline_at))
 
 
-def _jitter(attempt: Attempt) -> float:
-    """A number from 0 to 1 that differs between runs and is the same for one attempt."""
-    return (attempt.id.int & 0xFFFF) / 0xFFFF
+def _delay(tried: list[Attempt], asked: float | None) -> float:
+    """Seconds to the next try: at least what the provider asked for, never the same for all."""
+    jitter = (tried[-1].id.int & 0xFFFF) / 0xFFFF
+    return backoff(n=len(tried), base=BACKOFF, cap=BACKOFF_CAP, jitter=jitter, at_least=asked)
 
 
-def _give_up(draft: Draft, reason: str) -> Answer:
-    draft.set_run(stop_reason=StopReason.MODEL_ERROR, reason=canonical.clean_text(reason)[:2000])
+def _too_long(view: View, draft: Draft, turn: Turn, failure: ReplyFailure | ModelFailure) -> Answer:
+    """Compact once, and only when there is something to compact; then stop."""
+    frame = turn.manifest["frame"]
+    earlier = [row for row in view.turns if row.problem.startswith(TOO_LONG)]
+    whole = [
+        row
+        for row in view.turns
+        if row.decision not in ("", contexts.NO_DECISION)
+        and row.number >= frame["compacted_before"]
+    ]
+    if earlier or len(whole) < 2:
+        detail = _said(failure.code, failure.detail)
+        failures.stop(view, draft, StopReason.CONTEXT_ERROR, detail, code=failure.code)
+        return Next()
+    return _compile_again(draft, turn, f"{TOO_LONG}: {failure.detail[:300]}", "request too long")
+
+
+def _give_up(view: View, draft: Draft, detail: str, code: str) -> Answer:
+    failures.stop(view, draft, StopReason.MODEL_ERROR, _said(code, detail), code=code)
     return Next()
+
+
+def _said(code: str, detail: str) -> str:
+    """The reason for the operator: what happened, what it means, and the provider's own words."""
+    return canonical.clean_text(f"model: {code}: {explain(code).advice} ({detail})")
 
 
 def _current(view: View) -> Turn:

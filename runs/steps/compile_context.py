@@ -2,46 +2,115 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from agentcore import budgets
-from agentcore.context import ContextPack, compile_context
+from django.conf import settings
+
+from agentcore.budgets import CLOSING_OUTPUT, input_tokens, output_room
+from agentcore.compaction import boundary, summary
+from agentcore.context import ContextError, Frame
+from agentcore.guardrails import Broken, Passed, Refused
 from agentcore.ids import new_id
+from agentcore.ledger import reservation
 from agentcore.lifecycle import RunState, StopReason
+from agentcore.termination import Stop
 from agentcore.version import CODE_VERSION
+from runs import contexts, failures, guards, limits, spending
 from runs.models import Turn
-from runs.steps.base import Answer, Next
+from runs.steps.base import Answer, Next, Wait, far
 from runs.transitions import Draft
 from runs.view import View
 
+TOO_LONG = "context_length_exceeded"
+"""How the problem of a turn begins whose request the provider found too long."""
+
 
 def plan(view: View, draft: Draft) -> Answer:
-    """Open a turn, or set the stop reason that a used-up budget gives."""
+    """Open a turn, or end or suspend the run for the reason that its limits give."""
     run = view.run
     if run.state == RunState.QUEUED:
         draft.move_run(RunState.COMPILING_CONTEXT)
-    spent = budgets.exceeded(
-        max_turns=run.max_turns,
-        max_actions=run.max_actions,
-        deadline_at=run.deadline_at,
-        turns=run.turn,
-        actions=run.actions_used,
-        now=draft.now,
-    )
-    if spent is not None:
-        draft.set_run(stop_reason=spent, reason=_why(spent, view))
+    stop = limits.stop_of(view)
+    if stop is not None:
+        return exhausted(view, draft, stop)
+    return _input_refused(view, draft) or _open(view, draft, closing="")
+
+
+def _input_refused(view: View, draft: Draft) -> Answer | None:
+    """What the agent's guardrails say of the input, before anything is asked of the model."""
+    match guards.check_input(view) if view.run.turn == 0 else Passed():
+        case Refused(name=name, reason=reason):
+            failures.stop(view, draft, StopReason.GUARDRAIL, f"{name}: {reason}", code=name)
+            return Next()
+        case Broken(name=name, reason=reason):
+            detail = f"input guardrail {name} could not be asked: {reason}"
+            to = RunState.COMPILING_CONTEXT
+            draft.move_run(RunState.SUSPENDED, resume_to=to, reason=detail[:2000])
+            return Wait(far(draft.now))
+        case _:
+            return None
+
+
+def exhausted(view: View, draft: Draft, stop: Stop) -> Answer:
+    """A limit is reached: code decides what follows, the model is not asked to.
+
+    With a turn set aside for it the model may first say how far it came; then the run waits for a
+    person, or ends.
+    """
+    budget = view.agent.spec.get("budget") or {}
+    if budget.get("diagnose") and not _closed(view) and stop.reason != StopReason.MODEL_ERROR:
+        return _open(view, draft, closing=f"{stop.reason}: {stop.detail}")
+    return end(view, draft, stop)
+
+
+def end(view: View, draft: Draft, stop: Stop) -> Answer:
+    """Suspend the run for a person who may extend it, or set its stop reason."""
+    budget = view.agent.spec.get("budget") or {}
+    draft.note(limit=stop.detail)
+    extendable = stop.reason in (StopReason.BUDGET, StopReason.NO_PROGRESS)
+    if extendable and budget.get("on_exhausted") == "suspend":
+        reason = f"{stop.reason}: {stop.detail}"
+        draft.move_run(
+            RunState.SUSPENDED, resume_to=RunState.COMPILING_CONTEXT, reason=reason, cause="limit"
+        )
+        return Wait(far(draft.now))
+    failures.stop(view, draft, stop.reason, stop.detail)
+    return Next()
+
+
+def _closed(view: View) -> bool:
+    return any(turn.decision == limits.CLOSING for turn in view.turns)
+
+
+def _open(view: View, draft: Draft, *, closing: str) -> Answer:
+    """The next turn with its manifest; its request is kept in memory for the call."""
+    run = view.run
+    number = run.turn + 1
+    if not spending.can_be_priced(run, view.agent.spec, draft.now.date()):
+        detail = f"there is a money limit, but no price for the model {view.agent.spec['model']}"
+        failures.stop(view, draft, StopReason.RUNTIME_ERROR, detail, code="no_price")
         return Next()
-    view.pack = compile_pack(view)
+    try:
+        frame = _frame(view, number, closing)
+        if frame.max_output_tokens == 0:
+            return _no_money(view, draft, closing)
+        view.pack = contexts.compile_turn(view, number=number, frame=frame)
+    except ContextError as error:
+        failures.stop(view, draft, StopReason.CONTEXT_ERROR, str(error))
+        return Next()
     turn = Turn(
         id=new_id(),
         run_id=run.id,
-        number=run.turn + 1,
+        number=number,
         model=view.agent.spec["model"],
         manifest=view.pack.manifest,
         request_sha256=view.pack.sha256,
         code_version=CODE_VERSION,
         created_at=draft.now,
     )
+    if frame.compacted_before != _compacted_before(view):
+        draft.note(compacted_before=frame.compacted_before)
     view.turns.append(turn)
     draft.add(turn)
     draft.event = "turn.started"
@@ -49,29 +118,86 @@ def plan(view: View, draft: Draft) -> Answer:
     return Next()
 
 
-def compile_pack(view: View) -> ContextPack:
-    """The exact request of the turn after the finished ones: the same rows, the same bytes."""
-    spec = view.agent.spec
-    done = view.exchanges()
-    used = sum(action.turn <= len(done) for action in view.actions)
-    return compile_context(
-        instructions=spec["instructions"],
-        model=spec["model"],
-        settings=spec["settings"],
-        tools=[tool["function"] for tool in spec["tools"]],
-        run_input=view.run.input,
-        exchanges=done,
-        budget_left=_left(view, len(done), used),
+def _no_money(view: View, draft: Draft, closing: str) -> Answer:
+    """Not even a short answer can be paid for."""
+    found = spending.limits_of(view.run, view.agent.spec)
+    left = found.left(spending.account_of(view.run))
+    detail = closing or f"what is left ({_shown(left)}) does not pay for another answer"
+    return end(view, draft, Stop(StopReason.BUDGET, detail.removeprefix("BUDGET: ")))
+
+
+def _shown(left: tuple[int | None, int | None]) -> str:
+    tokens, micros = left
+    parts = [] if tokens is None else [f"{tokens} tokens"]
+    return ", ".join(parts if micros is None else [*parts, f"{micros} micro-dollars"])
+
+
+def _frame(view: View, number: int, closing: str) -> Frame:
+    """Everything that is decided about the request before it is built."""
+    before = _compacted_before(view)
+    exchanges = contexts.exchanges_of(view, before=number, compacted_before=before)
+    policy = contexts.policy_of(view.agent.spec)
+    fixed = _fixed(view)
+    old = [exchange for exchange in exchanges if exchange.turn < before]
+    if old:
+        fixed += len(str(summary(exchanges=old, policy=policy)))
+    force = bool(view.turns) and view.turns[-1].problem.startswith(TOO_LONG)
+    edge = boundary(policy=policy, exchanges=exchanges, fixed=fixed, before=before, force=force)
+    size = fixed + sum(exchange.size for exchange in exchanges if exchange.turn >= edge)
+    booked = input_tokens(size)
+    return Frame(
+        task_state=_task_state(view),
+        compacted_before=edge,
+        new_from=exchanges[-1].turn if exchanges else 0,
+        max_output_tokens=_room(view, booked, closing=bool(closing)),
+        input_tokens=booked,
+        stream=settings.AGENTCORE_OPTIONS.stream,
+        closing=closing,
     )
 
 
-def _left(view: View, turns: int, actions: int) -> dict[str, Any]:
-    return {"turns": view.run.max_turns - turns, "actions": view.run.max_actions - actions}
+def _compacted_before(view: View) -> int:
+    """The boundary of the turn before; it never goes back."""
+    return view.turns[-1].manifest["frame"]["compacted_before"] if view.turns else 0
 
 
-def _why(spent: StopReason, view: View) -> str:
+def _fixed(view: View) -> int:
+    """Characters of a request without its exchanges."""
+    spec = view.agent.spec
+    parts = (spec["instructions"], spec["settings"], spec["tools"], view.run.input)
+    return sum(len(json.dumps(part)) for part in parts) + 1000
+
+
+def _room(view: View, booked: int, *, closing: bool) -> int | None:
+    """Tokens that the answer may have; None without a limit of tokens or money. What is set aside
+    for the closing turn is not spent by the turns before it.
+    """
+    spec, run = view.agent.spec, view.run
+    found = spending.limits_of(run, spec)
+    price = spending.price_for(spec["model"], view.now.date())
+    diagnose = (spec.get("budget") or {}).get("diagnose") and not closing
+    aside = reservation(input=booked, output=CLOSING_OUTPUT, price=price) if diagnose else None
+    asked = spec["settings"].get("max_output_tokens")
+    return output_room(
+        limits=found,
+        account=spending.account_of(run),
+        input=booked,
+        price=price,
+        asked=min(asked or CLOSING_OUTPUT, CLOSING_OUTPUT) if closing else asked,
+        aside=aside,
+    )
+
+
+def _task_state(view: View) -> dict[str, Any]:
+    """What the model is told about its limits: words and numbers of the runtime only."""
     run = view.run
-    if spent is StopReason.DEADLINE:
-        return f"the deadline {run.deadline_at.isoformat()} has passed"
-    turns = f"{run.turn} of {run.max_turns} turns"
-    return f"{turns} and {run.actions_used} of {run.max_actions} actions used"
+    state: dict[str, Any] = {
+        "turns_left": max(0, run.max_turns - limits.turns_used(view)),
+        "actions_left": max(0, run.max_actions - run.actions_used),
+    }
+    tokens, micros = spending.limits_of(run, view.agent.spec).left(spending.account_of(run))
+    if tokens is not None:
+        state["tokens_left"] = max(0, tokens)
+    if micros is not None:
+        state["micro_dollars_left"] = max(0, micros)
+    return state

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import partial
 
 from django.conf import settings
 
 from agentcore.lifecycle import ActionState, ApprovalState, RunState
-from agentcore.retries import backoff
 from agentcore.values import AttemptKind
 from approvals import records
 from runs import journal
 from runs.models import ActionJournal
-from runs.steps import asking, reconciling, starting
+from runs.steps import asking, order, reconciling, starting
 from runs.steps.base import Answer, Call, Next, ToolRequest, Wait
 from runs.transitions import Draft
 from runs.view import View, is_write, spec_of
@@ -24,15 +22,19 @@ A = ActionState
 def plan(view: View, draft: Draft) -> Answer:
     """Draft the next calls of the turn, or where the run has to wait."""
     settle_lost(view, draft)
+    if view.run.state == RunState.SUSPENDED:
+        return reconciling.plan(view, draft)
     _expire(view, draft)
     if view.run.state == RunState.RECONCILING:
         return reconciling.plan(view, draft)
+    order.stop_after_failure(view, draft)
     prechecks = asking.prechecks_due(view, draft)
     asking.request_approvals(view, draft)
-    reads = _reads_due(view, draft)
+    reads = _reads_due(view, draft, room=settings.AGENTCORE_OPTIONS.read_cap - len(prechecks))
     if prechecks or reads:
         return Call(tuple(prechecks + reads))
     write = _next_write(view, draft)
+    _void_refused(view, draft)
     if write is not None:
         return write
     return _come_to_rest(view, draft)
@@ -50,7 +52,9 @@ def settle_lost(view: View, draft: Draft) -> None:
         journal.mark_lost(draft, lost)
         if lost and is_write(action):
             detail = "the process that sent it is gone"
-            journal.to_unknown(draft, action, error_class="lost", detail=detail)
+            journal.to_unknown(
+                draft, action, error_class="lost", detail=detail, sends=len(attempts)
+            )
     for kind in (AttemptKind.PROBE, AttemptKind.PRECHECK):
         stale = [
             a
@@ -73,15 +77,25 @@ def _expire(view: View, draft: Draft) -> None:
         draft.move_action(action, A.EXPIRED, reason="APPROVAL_EXPIRED")
 
 
-def _reads_due(view: View, draft: Draft) -> list[ToolRequest]:
+def _void_refused(view: View, draft: Draft) -> None:
+    """The approval of an action that was refused at its start is of no use any more."""
+    for action in view.in_state(A.DENIED, A.VOIDED):
+        approval = view.approval_of(action)
+        if approval and approval.state in (ApprovalState.PENDING, ApprovalState.APPROVED):
+            draft.also(partial(records.void, (approval.id,)))
+            approval.state = ApprovalState.VOIDED
+            draft.log(object="approval", id=str(approval.id), to="VOIDED", cause="refused")
+
+
+def _reads_due(view: View, draft: Draft, *, room: int) -> list[ToolRequest]:
     """READY reads, and RUNNING ones whose next try is due, up to the cap."""
     due: list[ToolRequest] = []
     for action in view.live_actions:
-        if is_write(action) or len(due) >= settings.AGENTCORE_OPTIONS.read_cap:
+        if is_write(action) or len(due) >= room:
             continue
-        if action.state == A.READY:
+        if action.state == A.READY and order.may_start(view, action):
             request = starting.start(view, draft, action)
-        elif action.state == A.RUNNING and _retry_at(view, action, draft) <= draft.now:
+        elif action.state == A.RUNNING and order.retry_at(view, action, draft.now) <= draft.now:
             request = starting.try_again(view, draft, action)
         else:
             continue
@@ -93,14 +107,13 @@ def _reads_due(view: View, draft: Draft) -> list[ToolRequest]:
 def _next_write(view: View, draft: Draft) -> Answer | None:
     """The first write that may go: nothing uncertain before it, its resource free."""
     for action in view.in_state(A.RUNNING):
-        if is_write(action) and _retry_at(view, action, draft) <= draft.now:
+        if is_write(action) and order.retry_at(view, action, draft.now) <= draft.now:
             request = starting.try_again(view, draft, action)
             if isinstance(request, ToolRequest):
                 return Call((request,))
-    if view.in_state(A.UNKNOWN, A.NEEDS_HUMAN):
-        return None
     for action in view.in_state(A.READY):
-        if not is_write(action) or _resource_busy(view, action):
+        order.stop_after_failure(view, draft)  # the one before may just have used up its tries
+        if action.state != A.READY or not is_write(action) or not order.may_start(view, action):
             continue
         answer = _start_write(view, draft, action)
         if answer is not None:
@@ -112,38 +125,13 @@ def _start_write(view: View, draft: Draft, action: ActionJournal) -> Answer | No
     """Start one write: with a preview its precheck must be fresh, so that comes first."""
     spec = spec_of(action)
     if spec is not None and spec.preview_fn is not None and not asking.is_fresh(action, draft.now):
-        tries = len(view.attempts_of(action, AttemptKind.PRECHECK))
-        if tries >= asking.MAX_PRECHECKS:
+        if asking.unanswered(view, action) >= asking.MAX_PRECHECKS:
             starting.deny(draft, action, "PRECHECK_FAILED", asking.precheck_problem(action))
+            order.void_approval(view, draft, action, cause="refused at execution")
             return None
         return Call((asking.precheck_request(view, draft, action, spec),))
     request = starting.start(view, draft, action)
     return Call((request,)) if isinstance(request, ToolRequest) else None
-
-
-def _resource_busy(view: View, action: ActionJournal) -> bool:
-    """An earlier open write on the same resource key (no resource: the same tool)."""
-    return any(
-        is_write(other) and _resource(other) == _resource(action)
-        for other in view.open_actions
-        if other.id != action.id
-    )
-
-
-def _resource(action: ActionJournal) -> str:
-    return action.resource_key or f"tool:{action.tool}"
-
-
-def _retry_at(view: View, action: ActionJournal, draft: Draft) -> datetime:
-    """When a RUNNING action without a call in flight may be tried again."""
-    attempts = view.attempts_of(action)
-    last = attempts[-1]
-    if last.outcome is None and last.lost_at is None:
-        return draft.now + timedelta(days=1)  # in flight, by this holder
-    if last.ended_at is None:
-        return draft.now
-    jitter = (last.id.int & 0xFFFF) / 0xFFFF
-    return last.ended_at + timedelta(seconds=backoff(n=last.n, base=0.5, cap=30.0, jitter=jitter))
 
 
 def _come_to_rest(view: View, draft: Draft) -> Answer:
@@ -153,7 +141,7 @@ def _come_to_rest(view: View, draft: Draft) -> Answer:
         return Next()
     running = view.in_state(A.RUNNING)
     if running:
-        wake_at = min(_retry_at(view, action, draft) for action in running)
+        wake_at = min(order.retry_at(view, action, draft.now) for action in running)
         draft.move_run(RunState.RETRY_WAIT, resume_to=RunState.DISPATCHING_TOOLS)
         return Wait(min(wake_at, view.run.deadline_at))
     awaiting = view.in_state(A.AWAITING_APPROVAL)

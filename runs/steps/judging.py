@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
+from uuid import UUID
+
 from agentcore import canonical, policy
 from agentcore.authorization import missing_scopes
+from agentcore.grounding import ungrounded
 from agentcore.ids import new_id
-from agentcore.lifecycle import ActionState
+from agentcore.lifecycle import ActionState, ApprovalState
 from agentcore.policy import Verdict
 from agentcore.values import Effect, NoContract, ToolCall
+from approvals import records
+from runs import guards
+from runs.contexts import observation_of
 from runs.models import ActionJournal
 from runs.steps.base import context_for
-from runs.transitions import Draft
-from runs.view import View
+from runs.transitions import Draft, StaleDraft
+from runs.view import View, is_write
 from tools import registry
 from tools.invocation import InvalidArguments, Judgement, PolicyError, judge, parse_arguments
 from tools.spec import ToolSpec
@@ -49,7 +57,7 @@ def propose(view: View, draft: Draft, *, call: ToolCall, ordinal: int) -> None:
     _bind(view, action, spec, judgement)
     _insert(view, draft, action)
     view.judgements[action.id] = judgement
-    _apply(draft, action, verdict_for(view, spec, judgement))
+    _apply(draft, action, verdict_for(view, action, spec, judgement))
 
 
 def _offered(view: View, wire_name: str) -> ToolSpec | None:
@@ -100,7 +108,8 @@ def _scope(view: View, spec: ToolSpec) -> str:
     if spec.scope == "tenant":
         return "tenant"
     run = view.run
-    return f"dedupe:{run.dedupe_key}" if run.dedupe_key else f"run:{run.id}"
+    first = run.retry_of_id or run.id  # a retry does not do again what was done
+    return f"dedupe:{run.dedupe_key}" if run.dedupe_key else f"run:{first}"
 
 
 def _insert(view: View, draft: Draft, action: ActionJournal) -> None:
@@ -108,7 +117,7 @@ def _insert(view: View, draft: Draft, action: ActionJournal) -> None:
     draft.add_action(action)
 
 
-def verdict_for(view: View, spec: ToolSpec, judgement: Judgement) -> Verdict:
+def verdict_for(view: View, action: ActionJournal, spec: ToolSpec, judgement: Judgement) -> Verdict:
     """What the code policy says about this call, for this caller, now."""
     return policy.evaluate(
         tool=spec.name,
@@ -121,7 +130,18 @@ def verdict_for(view: View, spec: ToolSpec, judgement: Judgement) -> Verdict:
         role=judgement.role,
         count=judgement.count,
         ttl=judgement.ttl,
+        guardrail=guards.check_action(view, action),
+        ungrounded=_guessed(view, action, spec),
     )
+
+
+def _guessed(view: View, action: ActionJournal, spec: ToolSpec) -> tuple[str, ...]:
+    """The declared identifiers of the call that neither the input nor an observation has."""
+    if not spec.grounded:
+        return ()
+    seen = [observation_of(row) for row in view.in_state(A.SUCCEEDED) if row.observation]
+    given = json.dumps(view.run.input, ensure_ascii=False)
+    return ungrounded(names=spec.grounded, arguments=action.arguments or {}, sources=[given, *seen])
 
 
 def _apply(draft: Draft, action: ActionJournal, verdict: Verdict) -> None:
@@ -156,11 +176,27 @@ def judge_again(
     except PolicyError as error:
         _deny(draft, action, "POLICY_ERROR", str(error))
         return None
-    verdict = verdict_for(view, spec, judgement)
+    verdict = verdict_for(view, action, spec, judgement)
     if verdict.kind == "DENY":
         _deny(draft, action, "POLICY_DENIED", verdict.reason)
         return None
     if verdict.kind == "ASK" and action.approval_id is None and not asking:
         _deny(draft, action, "POLICY_CHANGED", "the policy now asks for an approval")
         return None
+    if not asking and not is_write(action):
+        _use_approval_of_read(view, draft, action)
     return verdict
+
+
+def _use_approval_of_read(view: View, draft: Draft, action: ActionJournal) -> None:
+    """A read that a person was asked about (its guardrail broke) uses up that answer."""
+    approval = view.approval_of(action)
+    if approval is not None and approval.state == ApprovalState.APPROVED:
+        draft.also(partial(_consume, approval.id, action.params_hash))
+        approval.state = ApprovalState.CONSUMED
+        draft.log(object="approval", id=str(approval.id), to="CONSUMED", cause="its action starts")
+
+
+def _consume(approval_id: UUID, params_hash: str) -> None:
+    if not records.consume(approval_id=approval_id, params_hash=params_hash):
+        raise StaleDraft(f"approval {approval_id} is not usable any more")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentcore.context import observation
 from agentcore.lifecycle import ActionState
+from agentcore.observed import observation
 from runs.models import ActionJournal
+from tools import registry
 
 A = ActionState
 
@@ -14,7 +15,9 @@ A = ActionState
 def render(action: ActionJournal, same_as: ActionJournal | None) -> str:
     """The observation of a terminal action; `same_as` is the action it duplicates."""
     status, data = _content(action, same_as)
-    return observation(tool=action.tool, status=status, data=data)
+    spec = registry.get(action.tool)
+    compensates = spec.compensates if spec else ""
+    return observation(tool=action.tool, status=status, data=data, compensates=compensates)
 
 
 def _content(action: ActionJournal, same_as: ActionJournal | None) -> tuple[str, Any]:
@@ -32,11 +35,20 @@ def _content(action: ActionJournal, same_as: ActionJournal | None) -> tuple[str,
 
 
 def _duplicate(owner: ActionJournal) -> tuple[str, Any]:
-    """Never something that looks like a fresh execution."""
-    if owner.state == A.SUCCEEDED:
-        at = owner.ended_at.isoformat() if owner.ended_at else None
-        return "already_done", {"at": at, "result": owner.result}
-    return "being_checked", {"message": "the outcome of the earlier attempt is being checked"}
+    """What is known of the earlier action; never something that looks like a fresh execution."""
+    at = owner.ended_at.isoformat() if owner.ended_at else None
+    match owner.state:
+        case A.SUCCEEDED:
+            return "already_done", {"at": at, "result": owner.result}
+        case A.FAILED:
+            message = "the earlier attempt proved to have no effect; this call was not made"
+        case A.ABANDONED:
+            message = "the outcome of the earlier attempt is unknown and will stay so"
+            return "outcome_unknown", {"at": at, "message": message}
+        case _:
+            message = "the outcome of the earlier attempt is being checked"
+            return "being_checked", {"message": message}
+    return "not_done", {"at": at, "message": message}
 
 
 def _why(action: ActionJournal) -> dict[str, str]:

@@ -12,9 +12,9 @@ from uuid import UUID
 from agentcore.lifecycle import ActionState, ApprovalState
 from agentcore.values import AttemptKind
 from approvals import records
-from runs import journal
-from runs.models import ActionJournal, Incident
-from runs.steps import asking
+from runs import journal, keys
+from runs.models import ActionJournal
+from runs.steps import asking, order
 from runs.steps.base import ToolRequest, context_for
 from runs.steps.judging import judge_again
 from runs.transitions import Draft, StaleDraft
@@ -32,6 +32,10 @@ def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None
         return None
     if judge_again(view, draft, action, spec) is None:
         return None
+    if _too_many(view, action, spec):
+        deny(draft, action, "CALL_LIMIT", f"at most {spec.max_calls_per_run} calls in one run")
+        order.void_approval(view, draft, action, cause="refused at execution")
+        return None
     if is_write(action) and not _may_write(view, draft, action, spec):
         return None
     draft.move_action(
@@ -41,21 +45,26 @@ def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None
 
 
 def _may_write(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> bool:
-    """The checks that only a write needs; refuses the action where one fails."""
+    """The checks that only a write needs; refuses, or asks a person, where one says no."""
     if spec.preview_fn is not None:
-        refusal = asking.refusal_of(action)
+        refusal = asking.refusal_of(action) or asking.snapshot_refusal(view, action)
         if refusal is not None:
             deny(draft, action, *refusal)
-            _void_approval(view, draft, action)
+            order.void_approval(view, draft, action, cause="refused at execution")
             return False
-    owner, _ = view.owner_of(action)
-    if owner is not None:
-        _yield_to(view, draft, action, owner.action, owner.fingerprint)
-        return False
-    if _too_many(view, action, spec):
-        deny(draft, action, "CALL_LIMIT", f"at most {spec.max_calls_per_run} calls in one run")
-        return False
-    journal.take_key(view, draft, action)
+    standing = keys.standing_of(view, action, spec, draft.now)
+    match standing:
+        case keys.Taken(owner=owner):
+            order.void_approval(view, draft, action, cause="refused at execution")
+            keys.yield_to(draft, action, owner)
+            return False
+        case keys.Repeat(owner=owner):
+            order.void_approval(view, draft, action, cause="it does not name the repeat")
+            asking.request_repeat(view, draft, action, spec, owner)
+            return False
+        case keys.Free():
+            keys.take(view, draft, action=action, free=standing)
+    asking.bind_version(draft, action)
     approval = view.approval_of(action)
     if approval is not None:
         draft.also(partial(_consume, approval.id, action.params_hash))
@@ -69,53 +78,30 @@ def _consume(approval_id: UUID, params_hash: str) -> None:
         raise StaleDraft(f"approval {approval_id} is not usable any more")
 
 
-def _void_approval(view: View, draft: Draft, action: ActionJournal) -> None:
-    approval = view.approval_of(action)
-    if approval is None or approval.state != ApprovalState.APPROVED:
-        return
-    draft.also(partial(records.void, (approval.id,)))
-    approval.state = ApprovalState.VOIDED
-    draft.log(object="approval", id=str(approval.id), to="VOIDED", cause="refused at execution")
-
-
-def _yield_to(
-    view: View,
-    draft: Draft,
-    action: ActionJournal,
-    owner: ActionJournal,
-    fingerprint: str,
-) -> None:
-    """Another action owns this intent: a duplicate, or the same key with other arguments."""
-    _void_approval(view, draft, action)
-    if fingerprint == action.fingerprint:
-        draft.move_action(action, A.VOIDED, reason="DUPLICATE", same_as_id=owner.id)
-        return
-    detail = f"action {owner.id} did this with other arguments"
-    deny(draft, action, "KEY_CONFLICT", detail)
-    draft.set_action(action, same_as_id=owner.id)
-    draft.add(
-        Incident(
-            run_id=view.run.id,
-            action=action,
-            kind="KEY_CONFLICT",
-            detail=detail,
-            created_at=draft.now,
-        )
-    )
-
-
 def _too_many(view: View, action: ActionJournal, spec: ToolSpec) -> bool:
     if spec.max_calls_per_run is None:
         return False
-    started = [a for a in view.actions if a.tool == action.tool and a.idempotency_key]
+    started = [a for a in view.actions if a.tool == action.tool and a.first_sent_at is not None]
     return len(started) >= spec.max_calls_per_run
 
 
 def try_again(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None:
-    """The next attempt of a RUNNING action whose attempts so far had no effect."""
+    """The next attempt of a RUNNING action: the earlier ones had no effect, or a person said so.
+
+    The tries are counted only while nothing can have happened: a write with an ambiguous attempt
+    is never FAILED by their number. A lost attempt is none: a call that kills its process ends
+    the run as poison.
+    """
     spec = spec_of(action)
     attempts = view.attempts_of(action)
-    if spec is None or len(attempts) >= spec.retry.max_attempts:
+    ambiguous = journal.joined_state(action, attempts) != A.FAILED
+    if spec is None and ambiguous:
+        journal.to_unknown(
+            draft, action, error_class="tool_changed", detail="", sends=len(attempts)
+        )
+        return None
+    tries = sum(a.lost_at is None for a in attempts)  # dead processes are counted by the run
+    if spec is None or (not ambiguous and tries >= journal.max_attempts(action)):
         last = attempts[-1]
         journal.fail_action(
             draft,
@@ -129,8 +115,8 @@ def try_again(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | 
 
 
 def resend(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> ToolRequest:
-    """UNKNOWN -> RUNNING: the same key and bytes once more, for a downstream that deduplicates."""
-    draft.move_action(action, A.RUNNING, fence=view.run.fence, next_probe_at=None)
+    """To RUNNING: the same key and bytes once more, as its contract or two people allow."""
+    draft.move_action(action, A.RUNNING, reason="", fence=view.run.fence, next_probe_at=None)
     return _attempt(view, draft, action, spec)
 
 

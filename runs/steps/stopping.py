@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from agentcore.lifecycle import (
     ACTION_UNDECIDED,
     ActionState,
-    ApprovalState,
     RunState,
     StopReason,
 )
-from approvals import records
 from runs import journal
-from runs.steps import dispatch_tools, reconciling
+from runs.models import ActionJournal
+from runs.steps import dispatch_tools, order, reconciling
 from runs.steps.base import Answer, End
 from runs.transitions import Draft
 from runs.view import View, is_write
@@ -36,12 +33,7 @@ def plan(view: View, draft: Draft) -> Answer:
     dispatch_tools.settle_lost(view, draft)
     void_undecided(view, draft)
     for action in view.in_state(A.RUNNING):
-        if not is_write(action):
-            draft.move_action(action, A.VOIDED, reason="RUN_STOPPING")
-        elif not any(a.outcome is None for a in view.attempts_of(action)):
-            journal.fail_action(
-                draft, action, error_class="stopped", detail="no attempt had an effect"
-            )
+        _settle_running(view, draft, action)
     if run.stop_reason == StopReason.CANCEL and run.state != RunState.CANCELLING:
         draft.move_run(RunState.CANCELLING)
     if view.open_actions:
@@ -52,12 +44,24 @@ def plan(view: View, draft: Draft) -> Answer:
     return End()
 
 
+def _settle_running(view: View, draft: Draft, action: ActionJournal) -> None:
+    """A call that was begun: a read is dropped, a write is what its attempts say together."""
+    attempts = view.attempts_of(action)
+    if not is_write(action):
+        draft.move_action(action, A.VOIDED, reason="RUN_STOPPING")
+    elif any(a.outcome is None and a.lost_at is None for a in attempts):
+        return  # in flight
+    elif journal.joined_state(action, attempts) == A.FAILED:
+        detail = "no attempt had an effect"
+        journal.fail_action(draft, action, error_class="stopped", detail=detail)
+    else:  # a person said "send it again" and it was not sent any more
+        detail = "the run stops before it was sent again"
+        sends = len(attempts)
+        journal.to_unknown(draft, action, error_class="stopped", detail=detail, sends=sends)
+
+
 def void_undecided(view: View, draft: Draft) -> None:
     """VOIDED: every action of which nothing was sent, with its approval."""
     for action in view.in_state(*ACTION_UNDECIDED):
-        approval = view.approval_of(action)
-        if approval and approval.state in (ApprovalState.PENDING, ApprovalState.APPROVED):
-            draft.also(partial(records.void, (approval.id,)))
-            approval.state = ApprovalState.VOIDED
-            draft.log(object="approval", id=str(approval.id), to="VOIDED", cause="run stopping")
+        order.void_approval(view, draft, action, cause="run stopping")
         draft.move_action(action, A.VOIDED, reason="RUN_STOPPING")

@@ -1,0 +1,251 @@
+"""Bulk operations: one verb for a frozen set of runs, confirmed by its count.
+
+Making one freezes the ids and says what would become of each. Starting it needs the token of that
+answer and the typed count. Workers then do one run after the other, each in its own transaction and
+through the same use case as a single request; aborting stops before the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from agentcore.canonical import sha256_hex
+from runs import listing, services
+from runs.listing import RunFilter
+from runs.models import Run
+from runs.once import Within
+from runs.refusals import Refused, invalid
+from runs.rest_models import BulkItem, BulkOperation
+from runs.selectors import database_clock
+from runs.starting import Caller
+
+log = logging.getLogger(__name__)
+
+MOST = 1000
+"""Runs of one operation."""
+CONFIRM_WITHIN = timedelta(minutes=30)
+
+Act = Callable[[Caller, Run, str], object]
+
+
+def _cancel(caller: Caller, run: Run, reason: str) -> object:
+    return services.cancel_run(run_id=run.id, actor=caller.principal, reason=reason)
+
+
+def _pause(caller: Caller, run: Run, reason: str) -> object:
+    return services.pause_run(run_id=run.id, actor=caller.principal, reason=reason)
+
+
+def _resume(caller: Caller, run: Run, reason: str) -> object:
+    return services.resume_run(run_id=run.id, actor=caller.principal, reason=reason)
+
+
+def _retry(caller: Caller, run: Run, reason: str) -> object:  # noqa: ARG001  (one shape for all)
+    return services.retry_run(caller=caller, run=run)
+
+
+VERBS: dict[str, tuple[str, Act]] = {
+    "cancel": ("runs:write", _cancel),
+    "pause": ("runs:operate", _pause),
+    "resume": ("runs:operate", _resume),
+    "retry": ("runs:operate", _retry),
+}
+"""Verb -> the scope that its single form needs, and what does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new operation; `token` starts it and is not stored."""
+
+    operation: BulkOperation
+    token: str | None
+
+
+def make_bulk(
+    *,
+    caller: Caller,
+    verb: str,
+    wanted: RunFilter,
+    shown_filter: dict[str, Any],
+    reason: str,
+    dry_run: bool,
+    within: Within | None = None,
+) -> Made:
+    """Freeze the runs that fit. Raises `Refused` (scope_missing, invalid_input).
+
+    `shown_filter` is the filter as it was sent, kept for the record.
+    """
+    check_scope(caller, verb)
+    token = None if dry_run else secrets.token_urlsafe(16)
+    with transaction.atomic(durable=True):
+        if within:
+            within.begin()
+        rows = listing.narrowed(listing.runs_seen_by(caller), wanted).order_by("id")
+        ids = list(rows.values_list("id", flat=True)[: MOST + 1])
+        if len(ids) > MOST:
+            raise invalid("/filter", "too_many", f"fits more than {MOST} runs. Narrow it.")
+        now = database_clock()
+        operation = BulkOperation.objects.create(
+            tenant=caller.tenant,
+            verb=verb,
+            filter=shown_filter,
+            reason=reason,
+            status="PREVIEW" if dry_run else "READY",
+            total=len(ids),
+            confirm_sha256=sha256_hex(token) if token else "",
+            created_by=caller.principal,
+            scopes=list(caller.scopes),
+            created_at=now,
+            expires_at=now + CONFIRM_WITHIN,
+        )
+        BulkItem.objects.bulk_create(
+            BulkItem(operation=operation, ordinal=n, run_id=run_id) for n, run_id in enumerate(ids)
+        )
+        made = Made(operation, token)
+        if within:
+            within.end(made, run_id=None)
+    return made
+
+
+def check_narrow(wanted: RunFilter) -> None:
+    """Refuse a filter that narrows nothing: every run of the tenant is hardly meant."""
+    if wanted == RunFilter():
+        raise invalid("/filter", "empty", "names nothing. Say at least a status.")
+
+
+def start_bulk(
+    *,
+    caller: Caller,
+    operation_id: UUID,
+    token: str,
+    count: int,
+    within: Within | None = None,
+) -> BulkOperation | None:
+    """Start an operation; None when the caller has none such.
+
+    Raises `Refused` (scope_missing, bulk_not_ready, invalid_input for a wrong token or count).
+    """
+    with transaction.atomic(durable=True):
+        if within:
+            within.begin()
+        row = _locked(caller, operation_id)
+        if row is None:
+            return None
+        check_scope(caller, row.verb)
+        now = database_clock()
+        if row.status != "READY" or row.expires_at <= now:
+            why = "its time to be confirmed is over" if row.status == "READY" else row.status
+            raise Refused(
+                code="bulk_not_ready",
+                detail=f"It cannot be started: {why.lower()}. Make a new one.",
+            )
+        if not secrets.compare_digest(sha256_hex(token), row.confirm_sha256):
+            raise invalid("/confirm_token", "wrong_token", "is not that of this operation.")
+        if count != row.total:
+            raise invalid("/confirm_count", "wrong_count", f"the operation has {row.total} runs.")
+        _save(row, status="RUNNING", started_at=now, started_by=caller.principal)
+        if within:
+            within.end(row, run_id=None)
+    return row
+
+
+def abort_bulk(
+    *, caller: Caller, operation_id: UUID, within: Within | None = None
+) -> BulkOperation | None:
+    """Stop an operation before its next run; None when the caller has none such.
+
+    One that is over stays as it is.
+    """
+    with transaction.atomic(durable=True):
+        if within:
+            within.begin()
+        row = _locked(caller, operation_id)
+        if row is None:
+            return None
+        if row.status in ("READY", "RUNNING"):
+            _save(row, status="ABORTED", ended_at=database_clock())
+        if within:
+            within.end(row, run_id=None)
+    return row
+
+
+def check_scope(caller: Caller, verb: str) -> None:
+    """A bulk operation needs the scope of its verb, too."""
+    scope = VERBS[verb][0]
+    if scope not in caller.scopes:
+        raise Refused(code="scope_missing", detail=f"{verb} needs the scope {scope} as well.")
+
+
+def run_due_bulk(*, limit: int = 50) -> int:
+    """Do up to `limit` runs of operations that are running; how many were done.
+
+    Each item is taken under its operation's lock, so that two processes never do one twice, and an
+    abort takes hold before the next.
+    """
+    done = 0
+    while done < limit and _do_next():
+        done += 1
+    return done
+
+
+def _do_next() -> bool:
+    with transaction.atomic(durable=True):
+        rows = BulkOperation.objects.select_for_update(no_key=True, skip_locked=True)
+        operation = rows.filter(status="RUNNING").order_by("id").first()
+        if operation is None:
+            return False
+        item = operation.items.filter(outcome="PENDING").order_by("ordinal").first()
+        if item is None:
+            _save(operation, status="COMPLETED", ended_at=database_clock())
+            return True
+        # Marked before it is done: a process that dies here leaves it to be read, not repeated.
+        _item(item, outcome="DONE", code="started")
+    code, detail = _do(operation, item)
+    _item(item, outcome="REFUSED" if code else "DONE", code=code, detail=detail[:300])
+    return True
+
+
+def _do(operation: BulkOperation, item: BulkItem) -> tuple[str, str]:
+    """(code, detail) of a refusal, ("", "") when it was done."""
+    caller = Caller(
+        tenant=operation.tenant,
+        principal=operation.started_by,
+        scopes=tuple(operation.scopes),
+    )
+    run = listing.run_of(caller=caller, run_id=item.run_id)
+    if run is None:
+        return "not_found", "the run is not there"
+    try:
+        VERBS[operation.verb][1](caller, run, operation.reason)
+    except Refused as refused:
+        return refused.code, refused.detail
+    except Exception as error:
+        log.exception("bulk operation %s, run %s", operation.id, item.run_id)
+        return "internal_error", type(error).__name__
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+    return "", ""
+
+
+def _item(item: BulkItem, **fields: Any) -> None:
+    BulkItem.objects.filter(pk=item.pk).update(**fields, done_at=database_clock())
+
+
+def _locked(caller: Caller, operation_id: UUID) -> BulkOperation | None:
+    rows = BulkOperation.objects.select_for_update(no_key=True)
+    return rows.filter(tenant=caller.tenant, id=operation_id).first()
+
+
+def _save(row: BulkOperation, **fields: Any) -> None:
+    for name, value in fields.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(fields))

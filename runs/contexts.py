@@ -1,0 +1,179 @@
+"""What the model is shown, from rows: compiled for the next turn, and rebuilt for any past one.
+
+Whatever is decided for a request (what is left of the budget, how far the history is compacted)
+is part of the turn's manifest, and everything else stands in rows that do not change any more. So
+the same rows give the same bytes at any time; nothing keeps a second copy of the history.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from agentcore.canonical import sha256_hex
+from agentcore.compaction import ContextPolicy
+from agentcore.context import (
+    ContextError,
+    ContextPack,
+    Exchange,
+    Frame,
+    compile_context,
+    request_bytes,
+)
+from agentcore.knowledge import Fact, PlannedAction
+from agentcore.lifecycle import ActionState
+from agentcore.observed import unfold
+from runs import secrets
+from runs.account_models import Evidence
+from runs.models import ActionJournal, Turn
+from runs.view import View, load_view
+
+NO_DECISION = "DROPPED"
+"""The decision of a turn whose call gave none and is not asked again: no part of the history."""
+HEAD = 200
+"""Characters that a summary keeps of arguments, observations and the model's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The input of a past turn. `sha256` is of `data`; `stored` is what the turn's row says."""
+
+    turn: Turn
+    data: bytes
+    sha256: str
+    stored: str
+
+    @property
+    def matches(self) -> bool:
+        return self.sha256 == self.stored
+
+
+def policy_of(spec: Mapping[str, Any]) -> ContextPolicy:
+    """The context policy of a frozen agent version."""
+    stored = spec.get("context") or {}
+    return ContextPolicy(**stored)
+
+
+def exchanges_of(view: View, *, before: int, compacted_before: int = 0) -> list[Exchange]:
+    """The finished turns before turn `before`, oldest first.
+
+    What only a summary needs is filled in for the turns before `compacted_before`.
+    """
+    actions = _by_turn(view.actions)
+    facts = _facts(view, compacted_before) if compacted_before else {}
+    return [
+        _exchange(
+            turn,
+            actions[turn.number],
+            facts.get(turn.number),
+            summarised=turn.number < compacted_before,
+        )
+        for turn in view.turns
+        if turn.number < before and turn.decision not in ("", NO_DECISION)
+    ]
+
+
+def _by_turn(actions: Iterable[ActionJournal]) -> defaultdict[int, list[ActionJournal]]:
+    """The actions by turn in call order; of an edited call the last edit, which answers it."""
+    last: dict[tuple[int, int], ActionJournal] = {}
+    for action in actions:
+        known = last.get((action.turn, action.ordinal))
+        if known is None or action.edit > known.edit:
+            last[action.turn, action.ordinal] = action
+    found: defaultdict[int, list[ActionJournal]] = defaultdict(list)
+    for (turn, _), action in sorted(last.items()):
+        found[turn].append(action)
+    return found
+
+
+def _exchange(
+    turn: Turn, actions: list[ActionJournal], facts: list[Fact] | None, *, summarised: bool
+) -> Exchange:
+    return Exchange(
+        turn=turn.number,
+        output=turn.output,
+        observations=tuple((action.call_id, observation_of(action)) for action in actions),
+        note=turn.problem,
+        invalid=turn.decision == "INVALID",
+        said=turn.text[:HEAD] if summarised else "",
+        actions=tuple(_planned(action) for action in actions) if summarised else (),
+        facts=tuple(facts or ()),
+    )
+
+
+def observation_of(action: ActionJournal) -> str:
+    """What the model was told about a call. The row keeps it without a second copy of the result.
+
+    Raises `ContextError` when the result is not the one that was shown.
+    """
+    try:
+        return unfold(action.observation or "", action.result)
+    except ValueError as error:
+        raise ContextError(f"action {action.id}: {error}") from None
+
+
+def _planned(action: ActionJournal) -> PlannedAction:
+    seen = observation_of(action)
+    return PlannedAction(
+        turn=action.turn,
+        tool=action.tool,
+        arguments=secrets.shown_arguments(action)[:HEAD],
+        status=action.state.lower(),
+        observed=seen[:HEAD],
+        sha256=sha256_hex(seen),
+        effect_known=action.state != ActionState.ABANDONED,
+    )
+
+
+def _facts(view: View, before: int) -> dict[int, list[Fact]]:
+    rows = Evidence.objects.filter(run_id=view.run.id, turn__lt=before).order_by("turn", "id")
+    found: defaultdict[int, list[Fact]] = defaultdict(list)
+    for row in rows:
+        found[row.turn].append(fact_of(row))
+    return found
+
+
+def fact_of(row: Evidence) -> Fact:
+    """A row of evidence as the value that a context shows."""
+    return Fact(
+        ref=f"ev_{row.id.hex}",
+        turn=row.turn,
+        source=row.source,
+        about=row.about,
+        version=row.version,
+        observed_at=row.observed_at.isoformat(),
+        verified=row.verified,
+        sha256=row.sha256,
+    )
+
+
+def compile_turn(view: View, *, number: int, frame: Frame) -> ContextPack:
+    """The request of turn `number`: the same rows and the same frame give the same bytes."""
+    spec = view.agent.spec
+    return compile_context(
+        instructions=spec["instructions"],
+        model=spec["model"],
+        settings=spec["settings"],
+        tools=[tool["function"] for tool in spec["tools"]],
+        run_input=view.run.input,
+        exchanges=exchanges_of(view, before=number, compacted_before=frame.compacted_before),
+        frame=frame,
+        policy=policy_of(spec),
+        secrets=secrets.of_the_runtime(),
+    )
+
+
+def rebuild(*, run_id: UUID, turn: int) -> Rebuilt:
+    """The exact input of a turn, built again from rows. Raises `Turn.DoesNotExist`, and
+    `ContextError` for a manifest of another version.
+    """
+    view = load_view(run_id)
+    row = next((item for item in view.turns if item.number == turn), None)
+    if row is None:
+        raise Turn.DoesNotExist(f"run {run_id} has no turn {turn}")
+    pack = compile_turn(view, number=turn, frame=Frame.read(row.manifest))
+    data = request_bytes(pack.request)
+    return Rebuilt(row, data, sha256_hex(data), row.request_sha256)
