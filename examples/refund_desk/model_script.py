@@ -30,6 +30,8 @@ from typing import Any
 from examples.refund_desk.model_bodies import Call, Proposal
 from examples.refund_desk.model_history import Item
 
+NOTE = "Message from the runtime"
+"""How the runtime's notes begin; its other developer messages stand for no reply."""
 ORDER = re.compile(r"ORD-\d+")
 AMOUNT = re.compile(r'"amount"\s*:\s*"(\d+\.\d\d)|(\d+\.\d\d)\s*EUR')
 GET_ORDER, GET_POLICY = "refund_desk__get_order", "refund_desk__get_policy"
@@ -48,7 +50,7 @@ def next_proposal(*, items: list[Item]) -> Proposal:
 def replies_so_far(items: list[Item]) -> int:
     """How many replies the model has given, from the input alone.
 
-    A reply is an unbroken run of its items. A developer message that follows none of them stands
+    A reply is an unbroken run of its items. A note of the runtime that follows none of them stands
     for a reply that was left out, because it could not be sent again.
     """
     replies = 0
@@ -56,7 +58,7 @@ def replies_so_far(items: list[Item]) -> int:
     for item in items:
         is_ours = _is_ours(item)
         starts_reply = is_ours and (item["type"] == "reasoning" or not before_is_ours)
-        is_note = item["type"] == "message" and item.get("role") == "developer"
+        is_note = item.get("role") == "developer" and NOTE in str(item.get("content"))
         replies += starts_reply or (is_note and not before_is_ours)
         before_is_ours = is_ours
     return replies

@@ -12,6 +12,7 @@ GET  /refunds/{id}                one refund
 GET  /ledger                      every refund, in the order they were made
 GET  /requests                    how many requests were received, by route
 GET|POST|DELETE /faults           see `faults.py`; default target "POST /refunds"
+POST|DELETE /webhooks             see `webhooks.py`; also POST /refunds/{id}/notify
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from examples.refund_desk.faults import (
 )
 from examples.refund_desk.json_http import Reply, Request, serve
 from examples.refund_desk.payment_ledger import CURRENCY, PaymentLedger, RefusedError, parse_refund
+from examples.refund_desk.webhooks import Notifier
 
 POLICY = {
     "currency": CURRENCY,
@@ -46,12 +48,17 @@ class PaymentService:
         self.ledger = ledger
         self.faults = FaultBox(modes=EFFECT_MODES, target="POST /refunds")
         self.requests = RequestCounter()
+        self.notifier = Notifier()
 
     def __call__(self, request: Request) -> Reply:
         """Answer one request; only business routes are counted and can be broken."""
         parts = request.path.strip("/").split("/")
         if parts[0] == "faults":
             return self.faults.endpoint(request)
+        if parts[0] == "webhooks":
+            return self.notifier.endpoint(request)
+        if parts[-1] == "notify":
+            return self.notifier.notify(self.ledger.refund_by_id(parts[1]))
         if parts[0] == "requests":
             return Reply(body=self.requests.public())
         if parts[0] == "ledger":
@@ -94,6 +101,8 @@ class PaymentService:
         except ValueError:
             raise RefusedError(400, "malformed", "the body is JSON, the fence a number") from None
         refund, replayed = self.ledger.refund(key=key, fence=fence, ask=parse_refund(body))
+        if not replayed:
+            self.notifier.refund_made(refund)
         headers = {"Idempotent-Replayed": "true"} if replayed else {}
         return Reply(status=201, body=refund, headers=headers)
 

@@ -22,7 +22,7 @@ from tests.architecture.source import (
 FILE_LINES = 400
 FUNCTION_LINES = 50
 FUNCTION_LINES_AT_MOST = 70
-LONG_FUNCTIONS = {"tools/spec.py::tool": "one keyword for each fact of a tool, then the same list"}
+LONG_FUNCTIONS: dict[str, str] = {}
 """`file::function` -> why it is longer than 50 lines. Nothing may be longer than 70."""
 TASK_LINES = 5
 SUBJECTS = {

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from agentcore.budgets import Budget
 from runs.access_models import ApiToken
 from runs.agents import agent
-from runs.api.auth import token_hash
+from runs.api.auth import SCOPES, token_hash
 from runs.selectors import database_clock
 from runs.starting import Caller, StartRun
 
-ALL_SCOPES = ("runs:read", "runs:write", "events:read", "billing.refund")
+ALL_SCOPES = (*SCOPES, "billing.refund")
 AGENT = "api_desk"
 
 
@@ -94,6 +94,23 @@ class Api:
             json.dumps(body_for() if body is None else body),
             **{"Idempotency-Key": key or uuid4().hex, **headers},
         )
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, key: str = "", **headers: str
+    ) -> Any:
+        """Any other request with a JSON body; POST with a fresh key unless one is given."""
+        if method == "POST":
+            headers["Idempotency-Key"] = key or uuid4().hex
+        return self.client.generic(
+            method,
+            f"/api/v1{path}",
+            data=b"" if body is None else json.dumps(body),
+            content_type="application/json",
+            headers={**self.headers, **headers},
+        )
+
+    def post(self, path: str, body: Any = None, *, key: str = "", **headers: str) -> Any:
+        return self.send("POST", path, {} if body is None else body, key=key, **headers)
 
     def post_raw(self, data: str | bytes, **headers: str) -> Any:
         content_type = headers.pop("Content-Type", "application/json")

@@ -16,9 +16,13 @@ from runs.models import (
     ActionJournal,
     AgentVersion,
     Attempt,
+    Callback,
     Event,
+    Evidence,
     Incident,
     KeyOwner,
+    Ledger,
+    Reconciliation,
     Run,
     Turn,
 )
@@ -194,6 +198,67 @@ def make_incident(action: ActionJournal, **values: Any) -> Incident:
     return _insert(Incident, defaults, values)
 
 
+def make_reconciliation(action: ActionJournal, **values: Any) -> Reconciliation:
+    defaults = {
+        "run_id": action.run_id,
+        "action": action,
+        "verdict": "STILL_UNKNOWN",
+        "person": "user:grace",
+        "evidence": "the dashboard is down",
+        "action_revision": 2,
+        "sends": 1,
+        "from_state": "UNKNOWN",
+        "to_state": "UNKNOWN",
+        "created_at": NOW,
+    }
+    return _insert(Reconciliation, defaults, values)
+
+
+def make_callback(action: ActionJournal | None, **values: Any) -> Callback:
+    """A settled callback; pass `did="", settled_at=None` for a parked one."""
+    defaults = {
+        "source": "payments",
+        "event_id": uuid4().hex,
+        "body_sha256": "b" * 64,
+        "word": "SUCCEEDED",
+        "idempotency_key": "k" * 64,
+        "sent_at": NOW,
+        "created_at": NOW,
+        "action": action,
+        "did": "SUCCEED",
+        "settled_at": NOW,
+    }
+    return _insert(Callback, defaults, values)
+
+
+def make_evidence(action: ActionJournal, **values: Any) -> Evidence:
+    defaults = {
+        "run_id": action.run_id,
+        "turn": action.turn,
+        "action": action,
+        "source": f"{action.tool}@1",
+        "sha256": "e" * 64,
+        "verified": True,
+        "observed_at": NOW,
+        "created_at": NOW,
+    }
+    return _insert(Evidence, defaults, values)
+
+
+def make_ledger(attempt: Attempt, **values: Any) -> Ledger:
+    defaults = {
+        "run_id": attempt.run_id,
+        "attempt": attempt,
+        "turn": attempt.turn,
+        "entry": "RESERVE",
+        "model": "scripted",
+        "input_tokens": 100,
+        "output_tokens": 10,
+        "created_at": NOW,
+    }
+    return _insert(Ledger, defaults, values)
+
+
 def make_approval(state: str = "PENDING", **values: Any) -> Approval:
     defaults = {
         "tenant": "acme",
@@ -235,7 +300,7 @@ def make_full_row(table: str) -> UUID | int:
         return make_vote(make_approval()).pk
     if table == "runs_agentversion":
         return make_agent_version().pk
-    run = make_run(stop_reason="BUDGET")
+    run = make_run(stop_reason="BUDGET", failure={"layer": "runtime"})
     if table == "runs_run":
         return run.pk
     if table == "runs_turn":
@@ -247,6 +312,10 @@ def make_full_row(table: str) -> UUID | int:
         "runs_attempt": lambda: make_attempt(action, lost_at=NOW),
         "runs_keyowner": lambda: make_key_owner(action),
         "runs_incident": lambda: make_incident(action),
+        "runs_evidence": lambda: make_evidence(action),
+        "runs_ledger": lambda: make_ledger(make_attempt(action)),
+        "runs_reconciliation": lambda: make_reconciliation(action),
+        "runs_callback": lambda: make_callback(action),
         "runs_actionjournal": lambda: action,
     }
     return makers[table]().pk

@@ -112,7 +112,7 @@ def test_staff_read_with_the_session_of_the_admin_as_far_as_their_permissions_go
 
 
 def test_a_session_starts_nothing() -> None:
-    assert_problem(_staff(is_superuser=True).post_run(), 401, "unauthenticated")
+    assert_problem(_staff(is_superuser=True).post_run(), 403, "scope_missing")
     assert not Run.objects.exists()
 
 

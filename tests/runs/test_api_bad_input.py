@@ -168,7 +168,13 @@ def test_a_refused_request_leaves_its_key_free(api: Api) -> None:
 @pytest.mark.parametrize(
     ("query", "pointer", "code"),
     [
-        ({"status": "queued"}, "?status", "unknown_parameter"),
+        ({"state": "QUEUED"}, "?state", "unknown_parameter"),
+        ({"status": "open"}, "?status", "unknown_value"),
+        ({"has": "nothing"}, "?has", "unknown_value"),
+        ({"agent": ""}, "?agent", "empty"),
+        ({"session": "run_1"}, "?session", "not_an_id"),
+        ({"created_at__gte": "yesterday"}, "?created_at__gte", "not_a_time"),
+        ({"metadata": "x"}, "?metadata", "unknown_parameter"),
         ({"limit": "0"}, "?limit", "out_of_range"),
         ({"limit": "101"}, "?limit", "out_of_range"),
         ({"limit": "²"}, "?limit", "out_of_range"),
@@ -176,7 +182,7 @@ def test_a_refused_request_leaves_its_key_free(api: Api) -> None:
         ({"limit": ["1", "2"]}, "?limit", "repeated_parameter"),
         ({"after": "x"}, "?after", "unknown_cursor"),
         ({"after": "act_" + "0" * 32}, "?after", "unknown_cursor"),
-        ({"after": "run_\x00"}, "?after", "unknown_cursor"),
+        ({"after": "run_\x00"}, "?after", "not_text"),
     ],
 )
 def test_a_bad_query_is_refused(api: Api, query: Any, pointer: str, code: str) -> None:
@@ -186,7 +192,7 @@ def test_a_bad_query_is_refused(api: Api, query: Any, pointer: str, code: str) -
 
 def test_parameters_of_other_routes_are_refused(api: Api) -> None:
     run_id = api.post_run().json()["id"]
-    assert_problem(api.get(f"/runs/{run_id}", wait="3"), 422, "invalid_input")
+    assert_problem(api.get(f"/runs/{run_id}", limit="3"), 422, "invalid_input")
     assert_problem(api.get(f"/runs/{run_id}/events", after=run_id), 422, "invalid_input")
 
 

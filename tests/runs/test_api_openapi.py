@@ -41,7 +41,18 @@ def test_it_says_what_a_client_must_know(document: dict[str, Any]) -> None:
     post = document["paths"]["/api/v1/runs"]["post"]
     (key,) = [p for p in post["parameters"] if p["name"] == "Idempotency-Key"]
     assert (key["in"], key["required"]) == ("header", True)
-    assert set(post["responses"]) == {"201", "400", "401", "403", "409", "413", "415", "422", "503"}
+    assert set(post["responses"]) == {
+        "201",
+        "400",
+        "401",
+        "403",
+        "409",
+        "413",
+        "415",
+        "422",
+        "429",
+        "503",
+    }
     for status, response in post["responses"].items():
         media = "application/json" if status == "201" else "application/problem+json"
         assert list(response["content"]) == [media]

@@ -14,6 +14,7 @@ from runs.models import AgentVersion, Event, Run
 from runs.selectors import database_clock
 from tests.runs.api_support import (
     AGENT,
+    ALL_SCOPES,
     Api,
     assert_problem,
     body_for,
@@ -70,6 +71,9 @@ def test_a_started_run_is_answered_whole(api: Api) -> None:
         "turns": 0,
         "actions_summary": {},
         "requester": "token:desk",
+        "on_behalf_of": None,
+        "session": None,
+        "retry_of": None,
         "dedupe_key": "order-77",
         "metadata": {"order": "77"},
         "revision": 1,
@@ -80,7 +84,7 @@ def test_a_started_run_is_answered_whole(api: Api) -> None:
         "trace_id": trace,
         "links": {"self": response["Location"], "events": f"{response['Location']}/events"},
     }
-    assert row.scopes == ["runs:read", "runs:write", "events:read", "billing.refund"]
+    assert row.scopes == list(ALL_SCOPES)
     got = api.get(f"/runs/{run['id']}")
     assert (got.status_code, got["ETag"]) == (200, '"rev-1"')
     assert got.json() == run
@@ -270,7 +274,7 @@ def test_a_defect_is_a_problem_without_details_and_is_logged(
     def broken(**_: Any) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(services, "start_run_once", broken)
+    monkeypatch.setattr(services, "start_run", broken)
     problem = assert_problem(api.post_run(), 500, "internal_error")
     assert problem["request_id"] in problem["detail"]
     assert "secret" not in str(problem)

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from agentcore import failpoints
+from runs import once as once_module
 from runs import services
 from runs.access_models import IdempotencyRecord
 from runs.models import Event, Run
@@ -34,8 +35,7 @@ def _once(key: str = "k1", digest: str = "d" * 64, **fields: Any) -> services.On
         "route": "/api/v1/runs",
         "key": key,
         "body_sha256": digest,
-        "status": 201,
-        "render": lambda run: {"id": run.id.hex},
+        "answer": lambda run: (201, {"id": run.id.hex}),
     }
     return services.Once(**{**values, **fields})
 
@@ -133,14 +133,14 @@ def test_while_a_request_is_being_answered_its_key_is_refused_at_once() -> None:
     """The first request stands inside its transaction; the second does not wait for it."""
     inside, leave = threading.Event(), threading.Event()
 
-    def slow(run: Run) -> dict[str, str]:
+    def slow(run: Run) -> tuple[int, dict[str, str]]:
         inside.set()
         assert leave.wait(10)
-        return {"id": run.id.hex}
+        return 201, {"id": run.id.hex}
 
     def first() -> services.Answer:
         try:
-            return _start_once(_once(render=slow))
+            return _start_once(_once(answer=slow))
         finally:
             connection.close()
 
@@ -180,16 +180,16 @@ def test_a_failure_beside_the_commit_leaves_all_or_nothing(
 @pytest.mark.requirement("R65")
 def test_the_unique_index_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the advisory lock two racing requests still make one run."""
-    monkeypatch.setattr(services, "_take_key", lambda _: None)
+    monkeypatch.setattr(once_module, "take_key", lambda once: None)
     barrier = threading.Barrier(2)
 
-    def render(run: Run) -> dict[str, str]:
+    def answer(run: Run) -> tuple[int, dict[str, str]]:
         barrier.wait(10)  # both have looked for the key, and neither has stored it
-        return {"id": run.id.hex}
+        return 201, {"id": run.id.hex}
 
     def start(_: int) -> services.Answer:
         try:
-            return _start_once(_once(render=render))
+            return _start_once(_once(answer=answer))
         finally:
             connection.close()
 

@@ -1,0 +1,1 @@
+"""Clients of the REST API, as a backend team would write them. The tests run each of them."""
