@@ -4,10 +4,10 @@ ARGS ?=
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint bench requirements lock
+.PHONY: help demo run test test-decide faults api-check lint bench requirements lock
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.ready ## Set everything up and carry one real run through
 	@$(RUN) -m examples.refund_desk.demo $(ARGS)
@@ -17,6 +17,15 @@ run: .venv/.ready ## Start the services alone: servers, web, one worker (PORT=80
 
 test: .venv/.ready ## Run the tests (ARGS="tests/agentcore -x" to choose)
 	@$(RUN) -m pytest $(ARGS)
+
+faults: .venv/.ready ## Fail at every I/O boundary, for half an hour (ARGS="--trials 300" for less)
+	@$(RUN) -m tests.faults.exhaustive $(ARGS)
+
+api-check: .venv/.ready ## Check the API against its OpenAPI document, in about three minutes
+	@$(RUN) -m tests.api.check $(ARGS)
+
+test-decide: .venv/.ready ## Reply table, any body, 200 models that lie, loop, stall or overspend
+	@REPLY_EXAMPLES=200 MODELS_AT_RANDOM=200 $(RUN) -m pytest tests/replies $(ARGS)
 
 lint: .venv/.ready ## Check style, types, layers and migrations
 	$(RUN) -m ruff check .
