@@ -199,6 +199,7 @@ def test_the_envelope_is_valid_json_within_its_size(unit: str, size: int) -> Non
         assert found["data"] == data
 
 
+@pytest.mark.requirement("R19")
 @pytest.mark.parametrize(
     "name", ["model", "input", "store", "tools", "previous_response_id", "conversation", "stream"]
 )

@@ -19,6 +19,7 @@ import select
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -175,7 +176,8 @@ class Nursery:
             while len(self.alive) < self.count:
                 self._bear()
         for pid in self.alive:
-            os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
+        os._exit(0)
 
     def _bury(self) -> None:
         while self.alive:
@@ -183,6 +185,8 @@ class Nursery:
             if pid == 0:
                 return
             self.alive.discard(pid)
+            with suppress(ProcessLookupError):  # a child of it that drove alone
+                os.killpg(pid, signal.SIGKILL)
             (FOLDER / "ready" / str(pid)).unlink(missing_ok=True)
 
     def _bear(self) -> None:
@@ -190,8 +194,11 @@ class Nursery:
         parent = os.getpid()
         pid = os.fork()
         if pid:
+            with suppress(ProcessLookupError, PermissionError):  # whoever of us is first
+                os.setpgid(pid, pid)
             self.alive.add(pid)
             return
+        os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
@@ -202,7 +209,7 @@ class Nursery:
         app.worker_main(
             [
                 "worker", "-P", self.pool, "-c", "1", "-Q", self.queues, "--without-gossip",
-                "--without-mingle", "--without-heartbeat", "--disable-prefetch",
+                "--without-mingle", "--without-heartbeat",
                 "--loglevel", "WARNING",
                 "-n", f"w{self.born}@%h",
             ]

@@ -250,7 +250,7 @@ def test_a_process_that_dies_in_its_call_is_charged_its_reservation_once(
 # --- what follows ------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("R69", "R70")
+@pytest.mark.requirement("R70")
 def test_an_operator_extends_the_budget_of_a_suspended_run(desk: Desk) -> None:
     desk.script(*many(3), said())
     run = desk.start(budget=Budget(turns=2, on_exhausted="suspend"))

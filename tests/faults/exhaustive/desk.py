@@ -39,7 +39,7 @@ TIMES = {
     "AGENTCORE_BEAT_PERIOD": "0.4",
     "AGENTCORE_WORKER_DEAD_AFTER": "1.0",
     "AGENTCORE_HINT_BACKOFF": "0.4",
-    "AGENTCORE_HINT_BACKOFF_CAP": "1.0",
+    "AGENTCORE_HINT_BACKOFF_CAP": "4.0",
     "AGENTCORE_CLAIM_MARGIN": "4",
     "AGENTCORE_ISOLATE_BACKOFF": "0.1",
 }
@@ -155,7 +155,11 @@ class Desk:
             with contextlib.suppress(BrokenPipeError):
                 nursery.stdin.close()
         for nursery in self.nurseries:
-            nursery.wait(20)
+            try:
+                nursery.wait(20)
+            except subprocess.TimeoutExpired:
+                nursery.kill()  # its workers die with it
+                nursery.wait()
         self.nurseries = []
         for name in (self.folder / "ready").iterdir():
             name.unlink(missing_ok=True)
