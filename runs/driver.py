@@ -78,7 +78,14 @@ def drive(
         if lease is None:
             return None
         mine = identity.inline if inline is None else inline
-        return _Drive(lease, mine, alone=identity.isolating).run()
+        try:
+            return _Drive(lease, mine, alone=identity.isolating).run()
+        except (OperationalError, InterfaceError) as error:
+            # No result is in hand here. The row says what is due; the sweep brings it back.
+            log.warning("run %s: the database broke the drive off: %s", run_id, error)
+            connection.close()
+            leases.give_back(lease)
+            return None
 
 
 class _Drive:

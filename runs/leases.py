@@ -6,18 +6,24 @@ takes away the right to advance, never the duty to record what was found out.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import RUN_TERMINAL, RunState
 from runs import isolation, transitions
 from runs.models import Run
 from runs.worker import WorkerIdentity
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+"""Tries of a transaction about the lease after a lost connection."""
 
 LIVE_LEASE = (
     "(r.lease_worker IS NOT NULL AND r.call_deadline_at > clock_timestamp() AND EXISTS ("
@@ -49,11 +55,26 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
     """Take the lease of a due run that nobody works on; None when there is nothing to take.
 
     `revision` is what the message says; another one means the message is stale. Waiting states
-    are left in the same statement, since they hold no lease.
+    are left in the same statement, since they hold no lease. After a lost connection the row is
+    asked whether the claim was committed after all. Raises the database's error when it stays away.
     """
     token = uuid4()
+    for left in reversed(range(TRIES)):
+        try:
+            return _claim(run_id, revision, worker, token)
+        except (OperationalError, InterfaceError) as error:
+            connection.close()
+            if not left:
+                raise
+            log.warning("run %s: claim failed, trying again: %s", run_id, error)
+    raise AssertionError("unreachable")
+
+
+def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UUID) -> Lease | None:
     with transaction.atomic(durable=True):
         run, now = transitions.lock_run(run_id)
+        if run.claim_token == token:  # an earlier try whose reply was lost
+            return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
         if revision is not None and run.revision != revision:
             return None
         if not _is_due(run, now) or is_live(run_id=run_id):
@@ -69,6 +90,24 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
         failpoints.hit("claim.before_commit")
     failpoints.hit("claim.after_commit")
     return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
+
+
+def give_back(lease: Lease) -> None:
+    """Release the lease of a drive that the database broke off: its process lives, so this is no
+    death to count. Left to lapse when the database cannot be reached.
+    """
+    for _ in range(TRIES):
+        try:
+            actor = f"worker:{lease.worker}"
+            with transitions.locked_run(lease.run_id, actor=actor, event="run.released") as draft:
+                if lease.holds(draft.run):
+                    draft.release()
+                    draft.set_run(wake_at=draft.now, hinted_at=None)
+        except (OperationalError, InterfaceError) as error:
+            connection.close()
+            log.warning("run %s: the lease could not be given back: %s", lease.run_id, error)
+        else:
+            return
 
 
 def _is_due(run: Run, now: datetime) -> bool:
