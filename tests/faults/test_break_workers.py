@@ -140,7 +140,7 @@ def test_backends_of_the_workers_killed_at_random_lose_and_double_nothing(pair: 
 
     def kill() -> None:
         with psycopg.connect(pair.env["DATABASE_URL"], autocommit=True) as conn:
-            while not done.wait(dice.uniform(0.02, 0.15)):
+            while not done.wait(dice.uniform(0.02, 0.1)):
                 killed.extend(conn.execute(_KILL).fetchall())
 
     runs = [pair.refund(order) for order in orders]
@@ -153,7 +153,7 @@ def test_backends_of_the_workers_killed_at_random_lose_and_double_nothing(pair: 
         done.set()
         killer.join()
 
-    assert len(killed) > 20
+    assert len(killed) > 5, "too few were killed to say anything"
     ended = pair.query(
         "SELECT DISTINCT state FROM runs_run WHERE id = ANY(%s)", [*map(uuid_of, runs)]
     )

@@ -160,6 +160,8 @@ class Nursery:
     def __init__(self, queues: str) -> None:
         self.queues = queues
         self.pool = "processes" if queues == "isolate" else "threads"
+        # A second slot, so that no message waits behind a run; there are more workers than runs.
+        self.slots = "1" if queues == "isolate" else "2"
         self.count = 0
         self.born = 0
         self.alive: set[int] = set()
@@ -208,7 +210,7 @@ class Nursery:
             os.dup2(os.open(os.devnull, os.O_RDONLY) if stream == 0 else log, stream)
         app.worker_main(
             [
-                "worker", "-P", self.pool, "-c", "1", "-Q", self.queues, "--without-gossip",
+                "worker", "-P", self.pool, "-c", self.slots, "-Q", self.queues, "--without-gossip",
                 "--without-mingle", "--without-heartbeat",
                 "--loglevel", "WARNING",
                 "-n", f"w{self.born}@%h",

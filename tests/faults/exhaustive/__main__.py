@@ -115,7 +115,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=KINDS, action="append")
     parser.add_argument("--replay", default="")
     parser.add_argument("--without", default="", choices=["", "all", *guards.GUARDS])
-    parser.add_argument("--width", type=int, default=3 * (os.cpu_count() or 1))
+    parser.add_argument("--width", type=int, default=2 + 2 * (os.cpu_count() or 1))
     parser.add_argument("--report", action="store_true")
     return parser.parse_args()
 
