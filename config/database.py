@@ -45,10 +45,9 @@ def databases(*, url: str, application_name: str, pooled: bool = True) -> dict[s
     return {
         "default": {
             **parts,
-            "ENGINE": "django.db.backends.postgresql",
+            "ENGINE": "config.pooled" if pooled else "django.db.backends.postgresql",
             "OPTIONS": {**options, "pool": dict(POOL)} if pooled else options,
             "CONN_MAX_AGE": 0,  # a pool wants 0; it keeps the connections itself
-            # An empty query per checkout; else each stale connection fails once.
-            "CONN_HEALTH_CHECKS": True,
+            "CONN_HEALTH_CHECKS": False,  # `config.pooled` looks at each one it takes
         }
     }
