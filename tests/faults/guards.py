@@ -252,7 +252,7 @@ GUARDS: dict[str, Guard] = {
     "live lease": Guard(
         "no claim while the lease is live or the message is stale",
         _without_live_lease,
-        (("messages", "slow"), ("messages", "batch")),
+        (("only messages", "thinking"),),
     ),
     "intent": Guard(
         "one owner for one business intent",

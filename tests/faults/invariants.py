@@ -41,11 +41,13 @@ class Violation:
 class Expected:
     """How a run may end, and how often the downstream must have booked each order.
 
-    A run that is cancelled may have had its effects or not.
+    A run that is cancelled may have had its effects or not. `undisturbed`: nothing was broken on
+    purpose, so that no worker may lose what it is doing.
     """
 
     states: tuple[str, ...] = ("COMPLETED",)
     effects: Mapping[str, int] = field(default_factory=dict)
+    undisturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,9 @@ def _end(facts: Facts, expected: Expected) -> Iterator[Violation]:
         kind = "lost" if state not in lifecycle.RUN_TERMINAL else "broken"
         wanted = " or ".join(expected.states)
         yield Violation("I2", kind, f"{state}, not {wanted}: {facts.run['reason'][:200]}")
+    late = [a for a in facts.attempts if a["late"] or a["lost_at"]]
+    if expected.undisturbed and late:
+        yield Violation("I9", "broken", f"{len(late)} calls of living workers were taken from them")
     if state in lifecycle.RUN_TERMINAL:
         for action in facts.actions:
             if action["state"] not in ACTION_TERMINAL:

@@ -95,7 +95,7 @@ def test_the_database_lost_before_and_after_a_commit(desk: Desk, recorded: plan.
     _nothing_broke(suite, at_least=4)
 
 
-@pytest.mark.parametrize("name", ["unknown", "fence"])
+@pytest.mark.parametrize("name", ["unknown", "lost"])
 def test_a_guard_taken_out_is_seen(desk: Desk, recorded: plan.Recorded, name: str) -> None:
     row = mutation.try_without(
         desk, name, seed=SEED, say=print, recorded=recorded.boundaries, seconds=SECONDS

@@ -13,7 +13,7 @@ from tests.properties.stepping import by_hand
 from tools import registry
 
 PROFILE = settings(
-    max_examples=12,
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     database=None,

@@ -19,10 +19,11 @@ WORKERS, WIDTH, BATCH = 6, 6, 12
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One guard: how many trials were made until something broke, and what broke."""
+    """One guard: how many trials with it (the control) and without it, and what broke."""
 
     guard: str
     says: str
+    control: int
     trials: int
     broken: tuple[str, ...]
 
@@ -41,22 +42,27 @@ def try_without(
     at_most: int = 120,
     seconds: float = 240.0,
 ) -> Row:
-    """Trials of the kinds that need this guard, without it, until an invariant breaks."""
+    """Trials of the kinds that need this guard: some with it, of which none may break anything,
+    then the same ones and more without it, until an invariant breaks."""
     guard = guards.GUARDS[name]
-    for statement in guard.drops:
-        desk.conn().execute(statement)
-    rng = random.Random(seed)
-    if recorded is None:
-        desk.start_workers(WORKERS)
-        stories = dict.fromkeys(story for _, story in guard.trials)
-        recorded = plan.record(desk, tuple(stories)).boundaries
-    desk.start_workers(WORKERS, without=name, proxied="connection" in dict(guard.trials))
-    say(f"without {name}: {guard.says}")
-    suite = Suite(desk, WIDTH, time.monotonic() + seconds, say)
-    source = _trials(guard, recorded, rng)
-    if any(kind == "messages" for kind, _ in guard.trials):
+    proxied = "connection" in dict(guard.trials)
+    desk.start_workers(WORKERS, proxied=proxied)
+    stories = dict.fromkeys(story for _, story in guard.trials)
+    boundaries = recorded or plan.record(desk, tuple(stories)).boundaries
+    if any("messages" in kind for kind, _ in guard.trials):
         desk.arm("_messages", {})
     try:
+        control = Suite(desk, WIDTH, time.monotonic() + seconds, say)
+        control.run(_trials(guard, boundaries, random.Random(seed)), at_most=BATCH)
+        if control.figures.failed:
+            say(f"with {name} in place something broke: no verdict")
+            return Row(name, guard.says, control.figures.total, 0, ())
+        for statement in guard.drops:
+            desk.conn().execute(statement)
+        desk.start_workers(WORKERS, without=name, proxied=proxied)
+        say(f"without {name}: {guard.says}")
+        suite = Suite(desk, WIDTH, time.monotonic() + seconds, say)
+        source = _trials(guard, boundaries, random.Random(seed))
         while not suite.figures.failed and suite.figures.total < at_most:
             if time.monotonic() > suite.until or not suite.run(source, at_most=BATCH):
                 break
@@ -67,7 +73,8 @@ def try_without(
         for outcome in suite.figures.failed
         for violation in outcome.violations
     )
-    return Row(name, guard.says, suite.figures.total, tuple(sorted(broken)))
+    counts = control.figures.total, suite.figures.total
+    return Row(name, guard.says, *counts, tuple(sorted(broken)))
 
 
 def _trials(

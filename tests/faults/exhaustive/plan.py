@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.faults.exhaustive.desk import Desk, wait_for
-from tests.faults.exhaustive.stories import STORIES
+from tests.faults.exhaustive.stories import LISTED
 from tests.faults.exhaustive.trace import PROCESS
 from tests.faults.exhaustive.trials import Fault, Outcome, Trial, run_trial
 
@@ -37,7 +37,7 @@ class Recorded:
         return sum(len(found) for found in self.boundaries.values())
 
 
-def record(desk: Desk, stories: Sequence[str] = tuple(STORIES)) -> Recorded:
+def record(desk: Desk, stories: Sequence[str] = LISTED) -> Recorded:
     """Execute each story once with every boundary counted."""
     recorded = Recorded()
     for story in stories:

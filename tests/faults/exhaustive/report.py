@@ -54,10 +54,10 @@ def failure_text(outcome: Outcome, *, seed: int) -> str:
 
 def guards_text(rows: Sequence[Row]) -> str:
     """One row for each guard that was taken out."""
-    lines = ["| Guard taken out | Trials | Broken invariants |", "|---|---|---|"]
+    lines = ["| Guard taken out | Trials with it | without it | Broken |", "|---|---|---|---|"]
     for row in rows:
         broken = ", ".join(row.broken) or "**none: the suite does not see it**"
-        lines.append(f"| {row.guard}: {row.says} | {row.trials} | {broken} |")
+        lines.append(f"| {row.guard}: {row.says} | {row.control} | {row.trials} | {broken} |")
     return "\n".join(lines)
 
 

@@ -17,7 +17,8 @@ SECOND = 500_000_000
 class Story:
     """One run. `payment` and `model` are faults of the outside services, armed for its order.
 
-    `cancel_in`: it is cancelled when an action of it, or the run, is seen in this state.
+    `cancel_in`: it is cancelled when an action of it, or the run, is seen in this state. Not
+    `listed`: only for trials that name it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Story:
     model: Mapping[str, Any] = field(default_factory=dict)
     effects: int = 1
     second: bool = False
+    listed: bool = True
 
     def body(self, number: int) -> dict[str, Any]:
         """The input of the run for order `number`."""
@@ -93,6 +95,9 @@ STORIES = {
             cancel_in="RUNNING",
         ),
         Story("withdrawn", amount="80.00 EUR", cancel_in="WAITING_APPROVAL", effects=0),
+        Story("thinking", model={"mode": "delay", "seconds": 0.4, "times": 20}, listed=False),
         Story("slow", script=_ONCE, payment={"mode": "delay_after_commit", "seconds": 0.9}),
     )
 }
+
+LISTED = tuple(story.name for story in STORIES.values() if story.listed)
