@@ -1,0 +1,154 @@
+"""`make bench ARGS="counts"`: what one five-turn run costs, in counts that no machine changes.
+
+One run through the real driver, in this process, with the server's own log as witness: commits and
+bytes of WAL are read from it by database, so that nothing else on the server is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from bench import ours, results
+from bench.installation import Installation, installation
+from bench.peer import TURNS
+from config.broker import QUEUES
+
+INLINE = frozenset(QUEUES)
+GOALS = {"commits": 12, "statements": 80, "messages": 2, "wal": 35 * 1024}
+STRETCH = {"commits": 12, "statements": 40, "messages": 1, "wal": 25 * 1024}
+QUIET = {"AGENTCORE_BEAT_PERIOD": "100", "AGENTCORE_WORKER_DEAD_AFTER": "300"}
+"""No beat while a run is counted."""
+CONTROL = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK", "BEGIN", "COMMIT")
+TABLES = ("turn", "actionjournal", "attempt", "event", "evidence", "ledger")
+
+
+@dataclass
+class Counts:
+    """One run. `wal` in bytes, without the images of whole pages that a checkpoint brings about."""
+
+    commits: int
+    statements: int
+    round_trips: int
+    messages: int
+    wal: int
+    rows: dict[str, int]
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Count and print. 1 when a goal is missed."""
+    made = argparse.ArgumentParser(prog="bench counts", description=__doc__)
+    made.add_argument("--turns", type=int, default=TURNS)
+    made.add_argument("--json", action="store_true", help="print the counts as one line of JSON")
+    made.add_argument("--statements", action="store_true", help="print every statement, too")
+    asked = made.parse_args(list(arguments))
+    with installation(**QUIET) as place:
+        ours.set_up(place)
+        drive_to_the_end(ours.start_run(2))  # the agent version, the pool, the first hint
+        seen: Counter[str] = Counter()
+        counts = count(place, asked.turns, seen)
+        stop()
+    if asked.json:
+        print(json.dumps(asdict(counts)))
+        return 0
+    if asked.statements:
+        for text, times in seen.most_common():
+            print(f"{times:4d}  {text[:200]}")
+    rows = [[name, getattr(counts, name), goal, STRETCH[name]] for name, goal in GOALS.items()]
+    rows.append(["round trips", counts.round_trips, "", ""])
+    rows += [[f"rows of {name}", number, "", ""] for name, number in counts.rows.items()]
+    print(results.table(["a run of five turns", "counted", "goal", "stretch"], rows))
+    return 0 if all(getattr(counts, name) <= goal for name, goal in GOALS.items()) else 1
+
+
+def count(place: Installation, turns: int, seen: Counter[str] | None = None) -> Counts:
+    """Start one run, drive it to its end here, and count."""
+    seen = Counter() if seen is None else seen
+    start = place.looking.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+    assert start is not None
+    pushed = _pushes(place)
+    with watched(seen) as trips:
+        run_id = ours.start_run(turns)
+        drive_to_the_end(run_id)
+    _settle()
+    messages = _pushes(place) - pushed
+    commits, wal = place.looking.execute(_FROM_THE_LOG, {"start": start[0]}).fetchone() or (0, 0)
+    rows = {
+        name: place.number(f"SELECT count(*) FROM runs_{name} WHERE run_id = %s", run_id)  # noqa: S608
+        for name in TABLES
+    }
+    statements = sum(seen.values())
+    return Counts(int(commits), statements, trips[0] + 2 * int(commits), messages, int(wal), rows)
+
+
+# Records of one database by the blocks they touch; a transaction belongs to it when one of its
+# records does. `block_ref` says "rel space/database/relation".
+_FROM_THE_LOG = """
+    WITH record AS MATERIALIZED (
+        SELECT * FROM pg_get_wal_records_info(%(start)s, pg_current_wal_flush_lsn())
+    ), mine AS (
+        SELECT DISTINCT xid FROM record
+        WHERE xid::text <> '0' AND block_ref LIKE '%%/' || (
+            SELECT oid FROM pg_database WHERE datname = current_database()) || '/%%'
+    )
+    SELECT count(*) FILTER (WHERE resource_manager = 'Transaction' AND record_type = 'COMMIT'),
+        coalesce(sum(record_length - fpi_length), 0)
+    FROM record WHERE xid IN (SELECT xid FROM mine)
+"""
+
+
+@contextmanager
+def watched(seen: Counter[str]) -> Iterator[list[int]]:
+    """Count into `seen` the statements of this thread without transaction control; the yielded
+    list holds the number of round trips that they took."""
+    from django.db import connection
+
+    trips = [0]
+
+    def watch(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        trips[0] += 1
+        for part in sql.split("; "):
+            if not part.lstrip().upper().startswith(CONTROL):
+                seen[" ".join(part.split())] += 1
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watch):
+        yield trips
+
+
+def drive_to_the_end(run_id: UUID) -> None:
+    """As the thread of a worker that serves all queues: slice after slice."""
+    from runs.driver import drive
+
+    while (driven := drive(run_id=run_id, revision=None, inline=INLINE)) and driven.due:
+        pass
+
+
+def stop() -> None:
+    """The end of this process as a worker."""
+    from runs import worker
+
+    worker.stop()
+
+
+def _settle() -> None:
+    """Until the hints of this process are published."""
+    from runs import dispatch
+
+    drain = getattr(dispatch, "drain", None)
+    if drain is not None:
+        drain()
+
+
+def _pushes(place: Installation) -> int:
+    """Messages put into the queues of this installation since the server started."""
+    with place.broker() as client:
+        stats = client.info("commandstats")
+        names = ("lpush", "rpush")
+        return sum(int(stats.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in names)

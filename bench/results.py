@@ -1,0 +1,54 @@
+"""Where figures go: JSON beside the code, tables on the screen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent / "results"
+
+
+def store(name: str, body: dict[str, Any]) -> Path:
+    """Write `bench/results/<name>.json`, replacing the last one."""
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{name}.json"
+    stamped = {"at": datetime.now(UTC).isoformat(timespec="seconds"), **body}
+    path.write_text(json.dumps(stamped, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown, padded so that it also reads well on a screen."""
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
+    shown = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([shown[0], rule, *shown[1:]])
+
+
+def progress(text: str) -> None:
+    """One line while something is measured."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def describe(machine: dict[str, Any]) -> str:
+    """The machine as a few lines of text."""
+    settings = ", ".join(f"{k}={v}" for k, v in machine["postgres"].items())
+    packages = ", ".join(f"{k} {v}" for k, v in machine["packages"].items())
+    return (
+        f"{machine['cpus']} CPUs, {machine['memory_gb']} GB, Python {machine['python']},"
+        f" {packages}\n"
+        f"PostgreSQL: {settings}\n"
+        f"a small commit {machine['commit_ms']} ms; calibration {machine['calibration_ms']} ms;"
+        f" load average {machine['load_before']}"
+    )
