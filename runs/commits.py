@@ -98,6 +98,8 @@ def _once(
     *,
     again: bool,
 ) -> Kept:
+    if not again and _at_once(view, lease, plan, results, points):
+        return Kept.ALL
     with transaction.atomic(durable=True):
         run, now = transitions.lock_run(lease.run_id)
         held = lease.holds(run)
@@ -113,6 +115,44 @@ def _once(
     if kept is Kept.ALL:
         _carry(view, run, plan)
     return kept
+
+
+def _at_once(
+    view: View,
+    lease: Lease,
+    plan: Planned,
+    results: Sequence[Result],
+    points: Sequence[str],
+) -> bool:
+    """The whole plan as one statement, which asks for the lease and the revision itself.
+
+    False when something did not fit or did not hold: nothing of it is kept, and the plan is written
+    under the lock, truth first. The usual case takes this way, for a third of the time.
+    """
+    if plan.steps is None or (results and plan.truth is None):
+        return False
+    drafts, held = _drafts(plan), {"fence": lease.fence, "claim_token": lease.token}
+    try:
+        with transaction.atomic(durable=True):
+            end = transitions.write_at_once(
+                view.run, *drafts, actor=f"worker:{lease.worker}", held=held
+            )
+            if end is None:
+                transaction.set_rollback(True)
+            for point in points if end is not None else ():
+                failpoints.hit(f"{point}.before_commit")
+    except IllegalTransition:
+        return False
+    except (DatabaseError, InterfaceError) as error:
+        if _connection_is_lost():
+            raise
+        log.info("run %s: not written at once: %s", lease.run_id, error)
+        return False
+    if end is None:
+        return False
+    end.carry(view.run)
+    transitions.settle_revisions(*drafts)
+    return True
 
 
 def _as_planned(
@@ -178,6 +218,7 @@ def _found(view: View, plan: Planned, event: Event) -> Kept:
     if plan.steps is None or "dropped" in event.data:
         return Kept.TRUTH
     view.run.revision = event.revision_after
+    view.run.event_seq, view.run.event_head = event.seq, event.hash
     transitions.settle_revisions(*_drafts(plan))
     return Kept.ALL
 

@@ -19,7 +19,8 @@ from agentcore.lifecycle import ACTION_TERMINAL, ActionState
 from agentcore.llm.base import ModelFailure
 from agentcore.values import AttemptKind, AttemptOutcome, Effect, NoContract, OutcomeKind
 from agentcore.verdicts import PROBE_WAITS, join_attempts
-from runs import keys, spending
+from runs import keys, slots, spending, sql
+from runs.account_models import Ledger
 from runs.models import ActionJournal, Attempt, Incident, Run
 from runs.transitions import Draft
 from runs.view import View, is_write
@@ -58,10 +59,11 @@ def add_attempt(
     if run.lease_worker is None:
         raise RuntimeError(f"run {run.id}: an attempt without a lease")
     number = 1 + max((a.n for a in view.attempts_of(action, kind)), default=0)
-    attempt = Attempt(
+    attempt = sql.new(
+        Attempt,
         run_id=run.id,
         turn=run.turn,
-        action=action,
+        action_id=action.id if action else None,
         kind=kind,
         n=number,
         fence=run.fence,
@@ -69,7 +71,8 @@ def add_attempt(
         idempotency_key=(action.idempotency_key or "") if action else "",
         fingerprint=action.fingerprint if action else "",
         input_revision=run.revision,
-        send_by=now + timedelta(seconds=min(SEND_WITHIN, timeout)),
+        # Not `now`: planning may have taken a while, and the call's own limit begins here.
+        send_by=max(now, view.now) + timedelta(seconds=min(SEND_WITHIN, timeout)),
         started_at=now,
     )
     view.attempts.append(attempt)
@@ -91,10 +94,12 @@ def apply_result(
     siblings: Sequence[Attempt],
     result: Result,
     late: bool = False,
+    reserved: Ledger | None = None,
 ) -> None:
     """Draft the truth of one attempt and, for a tool call or probe, what follows for its action.
 
-    `siblings` are all attempts of the same kind of the action, this one included.
+    `siblings` are all attempts of the same kind of the action, this one included. `reserved` is
+    what this drive has booked for a model call, with nothing settled since.
     """
     outcome = result.outcome
     draft.set_row(
@@ -118,13 +123,23 @@ def apply_result(
         n=attempt.n,
         turn=attempt.turn,
         to=outcome.kind,
-        error_class=outcome.error_class,
-        late=late,
+        **{"error_class": outcome.error_class} if outcome.error_class else {},
+        **{"late": True} if late else {},
     )
+    slots.release(draft, attempt)
     if attempt.kind == AttemptKind.MODEL:
-        spending.settle(draft, attempt=attempt, reply=result.reply)
-    if action is None:
-        return
+        spending.settle(draft, attempt=attempt, reply=result.reply, known=reserved)
+    if action is not None:
+        _follow(draft, action, attempt, siblings, outcome)
+
+
+def _follow(
+    draft: Draft,
+    action: ActionJournal,
+    attempt: Attempt,
+    siblings: Sequence[Attempt],
+    outcome: AttemptOutcome,
+) -> None:
     if attempt.kind == AttemptKind.TOOL:
         _join(draft, action, attempt, siblings, outcome)
     elif attempt.kind == AttemptKind.PRECHECK and action.state not in ACTION_TERMINAL:
@@ -205,12 +220,8 @@ def _accepted(draft: Draft, action: ActionJournal, *, reference: str = "") -> No
         probe_at = _probe_at(draft, action, 1)
     else:  # only the downstream's own word can settle it; a person is asked when it does not come
         probe_at = draft.now + settings.AGENTCORE_OPTIONS.reconcile_max_age
-    draft.move_action(
-        action,
-        A.PENDING,
-        downstream_ref=reference or action.downstream_ref,
-        next_probe_at=probe_at,
-    )
+    known = reference or action.downstream_ref
+    draft.move_action(action, A.PENDING, downstream_ref=known, next_probe_at=probe_at)
 
 
 def _fail(
@@ -270,9 +281,15 @@ def _contradicts(action: ActionJournal, joined: ActionState, outcome: AttemptOut
     if not is_write(action):
         return False
     if action.state == A.SUCCEEDED:
-        other = outcome.reference not in ("", action.downstream_ref)
-        return joined == A.FAILED or (outcome.kind == OutcomeKind.SUCCESS and other)
+        other = outcome.kind == OutcomeKind.SUCCESS and _is_another(action, outcome.reference)
+        return joined == A.FAILED or other
     return outcome.kind in (OutcomeKind.SUCCESS, OutcomeKind.PENDING)
+
+
+def _is_another(action: ActionJournal, reference: str) -> bool:
+    """Whether it names another effect; who settled the action may have named none."""
+    known = action.downstream_ref
+    return bool(known and reference and reference != known)
 
 
 def _contradiction(
@@ -304,7 +321,7 @@ def _settle_by_probe(draft: Draft, action: ActionJournal, attempt: Attempt) -> N
     word = said.get("verdict")
     reference = str(said.get("reference") or "")
     if action.state in ACTION_TERMINAL:
-        other = action.state != A.SUCCEEDED or reference not in ("", action.downstream_ref)
+        other = action.state != A.SUCCEEDED or _is_another(action, reference)
         if word == "found" and said.get("fingerprint_matches", True) and other:
             _contradiction(draft, action, attempt, f"probe {attempt.n} found it", reference)
         return

@@ -7,7 +7,7 @@ takes away the right to advance, never the duty to record what was found out.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -18,7 +18,9 @@ from agentcore import failpoints
 from agentcore.lifecycle import RUN_TERMINAL, RunState
 from runs import isolation, transitions
 from runs.models import Run
+from runs.view import Seen
 from runs.worker import WorkerIdentity
+from tools import clock
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,9 @@ LIVE_LEASE = (
     " AND w.beat_at > clock_timestamp() - make_interval(secs => %(dead_after)s)))"
 )
 """SQL on `runs_run r`: somebody may be working on it. Needs the parameter `dead_after` (s)."""
+
+DUE = f"r.ended_at IS NULL AND r.wake_at <= clock_timestamp() AND NOT {LIVE_LEASE}"
+"""SQL on `runs_run r`: its time has come and nobody works on it. Same parameter."""
 
 _LEAVES_BY_CLAIM = {
     RunState.WAITING_APPROVAL: RunState.DISPATCHING_TOOLS,
@@ -46,6 +51,7 @@ class Lease:
     worker: UUID
     token: UUID
     fence: int
+    seen: Seen | None = field(default=None, compare=False, repr=False)
 
     def holds(self, run: Run) -> bool:
         return run.fence == self.fence and run.claim_token == self.token
@@ -73,6 +79,7 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
 def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UUID) -> Lease | None:
     with transaction.atomic(durable=True):
         run, now = transitions.lock_run(run_id)
+        local = clock.now()
         if run.claim_token == token:  # an earlier try whose reply was lost
             return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
         if revision is not None and run.revision != revision:
@@ -89,7 +96,8 @@ def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UU
         transitions.finish(run, draft, actor=worker.actor)
         failpoints.hit("claim.before_commit")
     failpoints.hit("claim.after_commit")
-    return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
+    seen = Seen(run, now, local)
+    return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence, seen=seen)
 
 
 def give_back(lease: Lease) -> None:
@@ -129,4 +137,5 @@ def _leave_waiting(draft: transitions.Draft) -> None:
     if state in _LEAVES_BY_CLAIM:
         draft.move_run(_LEAVES_BY_CLAIM[state])
     elif state is RunState.RETRY_WAIT:
-        draft.move_run(RunState(draft.run.resume_to or ""))
+        over = {} if draft.run.stop_reason else {"reason": ""}  # what it waited for
+        draft.move_run(RunState(draft.run.resume_to or ""), **over)

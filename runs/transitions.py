@@ -6,17 +6,18 @@ rows, one revision step, one event. Nothing here calls anything outside the data
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models, transaction
 
-from agentcore import canonical, lifecycle
+from agentcore import failpoints, lifecycle
+from agentcore.ids import new_id
 from agentcore.lifecycle import (
     ACTION_TERMINAL,
     RUN_RESUMES,
@@ -28,6 +29,8 @@ from agentcore.lifecycle import (
 )
 from runs import sql
 from runs.announcing import announce
+from runs.at_once import together
+from runs.event_rows import event_of
 from runs.models import ActionJournal, Attempt, Event, Run, Turn
 
 
@@ -52,7 +55,7 @@ class Draft:
     now: datetime
     event: str = "run.advanced"
     named: bool = False  # the event keeps this name whatever moved
-    txn: UUID = field(default_factory=uuid4)
+    txn: UUID = field(default_factory=new_id)
     run_sets: dict[str, Any] = field(default_factory=dict)
     actions: dict[UUID, ActionJournal] = field(default_factory=dict)
     action_sets: dict[UUID, dict[str, Any]] = field(default_factory=dict)
@@ -128,7 +131,8 @@ class Draft:
         """A new action; moves made before the write are folded into its insert."""
         self.actions[action.id] = action
         self.new_rows.append(action)
-        self._log_action(action, None, ActionState(action.state), "proposed by the model")
+        cause = f"edited by {action.edited_by}" if action.edited_by else "proposed by the model"
+        self._log_action(action, None, ActionState(action.state), cause)
 
     def move_action(
         self, action: ActionJournal, to: ActionState, *, cause: str = "", **fields: Any
@@ -239,12 +243,58 @@ def _insert_kind(draft: Draft, kind: type[models.Model]) -> None:
     sql.insert([row for row in draft.new_rows if type(row) is kind])
 
 
+def write_at_once(run: Run, *drafts: Draft, actor: str, held: dict[str, Any]) -> RunEnd | None:
+    """All of `drafts`, the run row and the event as one statement, first the run row.
+
+    None when they do not fit into one, or when a guard did not hold; then, as after an error, the
+    transaction must be rolled back. `run` is the row in memory, `held` are columns of it that must
+    still have these values. It is changed by the answer's `carry`, after the commit.
+    """
+    ready = together(drafts)
+    if ready is None:
+        return None
+    end = _end_of(run, drafts, actor)
+    writes = sql.Together()
+    writes.update(Run, where={"id": run.id, "revision": run.revision, **held}, sets=end.sets)
+    ready.join(writes)
+    if end.event is not None:
+        writes.insert([end.event])
+    if not writes.run():
+        return None
+    if end.event is not None:
+        announce(run, end.event)
+    return end
+
+
 def finish(run: Run, *drafts: Draft, actor: str) -> None:
     """The run row and the one event of this transaction: the drafts' changes, revision + 1.
 
     `run` carries the revision and event head under the lock. Raises `StaleDraft`.
     """
-    before = run.revision
+    end = _end_of(run, drafts, actor)
+    if end.event is not None:
+        sql.insert([end.event])
+    if sql.update(Run, where={"id": run.id, "revision": run.revision}, sets=end.sets) != 1:
+        raise StaleDraft(f"run {run.id} is no longer at revision {run.revision}")
+    end.carry(run)
+    if end.event is not None:
+        announce(run, end.event)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a transaction leaves the run row, and its event."""
+
+    sets: dict[str, Any]
+    event: Event | None
+
+    def carry(self, run: Run) -> None:
+        """Into memory."""
+        for name, value in self.sets.items():
+            setattr(run, name, value)
+
+
+def _end_of(run: Run, drafts: Sequence[Draft], actor: str) -> RunEnd:
     sets: dict[str, Any] = {}
     moves: list[dict[str, Any]] = []
     notes: dict[str, Any] = {}
@@ -253,88 +303,31 @@ def finish(run: Run, *drafts: Draft, actor: str) -> None:
         moves += draft.transitions
         notes.update(draft.notes)
     _check_path(drafts[0].first_state, sets.get("state", drafts[0].first_state))
-    sets["revision"] = before + 1
+    sets["revision"] = run.revision + 1
     event: Event | None = None
     if moves or notes:
-        event = _event(run, drafts, actor, {"transitions": moves, **notes})
-        sql.insert([event])
+        event = event_of(run, drafts, actor=actor, data={"transitions": moves, **notes})
         sets.update(event_seq=event.seq, event_head=event.hash)
-    if sql.update(Run, where={"id": run.id, "revision": before}, sets=sets) != 1:
-        raise StaleDraft(f"run {run.id} is no longer at revision {before}")
-    for name, value in sets.items():
-        setattr(run, name, value)
-    if event is not None:
-        announce(run, event)
+    return RunEnd(sets, event)
+
+
+_RUN_PAIRS = lifecycle.run_pairs()
 
 
 def _check_path(first: str, last: str) -> None:
-    if first != last and (first, last) not in lifecycle.run_pairs():
+    if first != last and (first, last) not in _RUN_PAIRS:
         raise IllegalTransition(f"run: {first} -> {last} may not be written at once")
-
-
-def _event(run: Run, drafts: tuple[Draft, ...], actor: str, data: dict[str, Any]) -> Event:
-    seq, kind = run.event_seq + 1, _event_type(drafts)
-    body: dict[str, Any] = {
-        "run": str(run.id),
-        "seq": seq,
-        "type": kind,
-        "actor": actor,
-        "revision": [run.revision, run.revision + 1],
-        "data": data,
-        "at": drafts[-1].now.isoformat(),
-    }
-    key = settings.AGENTCORE_OPTIONS.event_key
-    return Event(
-        run_id=run.id,
-        seq=seq,
-        type=kind,
-        actor=actor,
-        revision_before=run.revision,
-        revision_after=run.revision + 1,
-        data=data,
-        txn=drafts[0].txn,
-        hash=canonical.event_hash(key=key, previous=run.event_head, body=body),
-        created_at=drafts[-1].now,
-    )
-
-
-_RUN_EVENTS = {
-    RunState.COMPLETED: "run.completed",
-    RunState.INCOMPLETE: "run.incomplete",
-    RunState.FAILED: "run.failed",
-    RunState.CANCELLED: "run.cancelled",
-    RunState.CANCELLING: "run.cancelling",
-    RunState.WAITING_APPROVAL: "run.requires_action",
-    RunState.SUSPENDED: "run.requires_action",
-}
-
-
-def _event_type(drafts: tuple[Draft, ...]) -> str:
-    """The public type of the transaction: where the run came to rest, else its last action move,
-    else what the draft says."""
-    if drafts[-1].named:
-        return drafts[-1].event
-    moves = [move for draft in drafts for move in draft.transitions]
-    rest = [move["to"] for move in moves if move["object"] == "run"]
-    if rest and rest[-1] in _RUN_EVENTS:
-        return _RUN_EVENTS[RunState(rest[-1])]
-    for move in reversed(moves):
-        if move["object"] == "action":
-            return f"action.{_ACTION_EVENTS.get(move['to'], move['to'].lower())}"
-    return drafts[-1].event
-
-
-_ACTION_EVENTS = {"RUNNING": "started"}
 
 
 # --- whole transactions for services ------------------------------------------------------------
 
 
 @contextmanager
-def locked_run(run_id: UUID, *, actor: str, event: str) -> Iterator[Draft]:
+def locked_run(run_id: UUID, *, actor: str, event: str, point: str = "") -> Iterator[Draft]:
     """One durable transaction on one run: lock, yield a draft, write it at the end.
 
-    An empty draft writes nothing. An exception rolls everything back.
+    An empty draft writes nothing. An exception rolls everything back. `point` names the failpoints
+    on both sides of the commit.
     """
     with transaction.atomic(durable=True):
         run, now = lock_run(run_id)
@@ -345,6 +338,10 @@ def locked_run(run_id: UUID, *, actor: str, event: str) -> Iterator[Draft]:
             finish(run, draft, actor=actor)
         for effect in draft.closing:
             effect()
+        if point:
+            failpoints.hit(f"{point}.before_commit")
+    if point:
+        failpoints.hit(f"{point}.after_commit")
 
 
 def settle_revisions(*drafts: Draft) -> None:
@@ -358,8 +355,7 @@ def create_run(run: Run, *, actor: str) -> None:
     """Insert a new run and its first event, inside the caller's transaction."""
     draft = Draft(run=run, now=run.created_at, event="run.created")
     draft.log(object="run", id=str(run.id), to=RunState.QUEUED, cause="requested", **{"from": None})
-    event = _event(run, (draft,), actor, {"transitions": draft.transitions})
+    event = event_of(run, (draft,), actor=actor, data={"transitions": draft.transitions})
     run.revision, run.event_seq, run.event_head = run.revision + 1, event.seq, event.hash
-    sql.insert([run])
-    sql.insert([event])
+    sql.insert([run], [event])
     announce(run, event)
