@@ -27,8 +27,9 @@ _DOLLARS = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.([0-9]{1,6}))? USD")
 @dataclass(frozen=True, slots=True)
 class Budget:
     """`turns`: model calls with a decision; `actions`: proposed tool calls; `failures`: calls that
-    came to nothing; `tool_calls`: proposed calls of one tool, by its name; `wall`: time to the
-    deadline; `tokens`: input and output of all model calls; `cost`: such as "0.50 USD".
+    came to nothing; `tool_calls`: proposed calls of one tool, by its name; `parallel`: calls of one
+    reply, its branches; `wall`: time to the deadline; `tokens`: input and output of all model
+    calls; `cost`: such as "0.50 USD".
 
     None is no limit. `on_exhausted`: end the run, or suspend it for a person who may extend it.
     `diagnose`: one call is set aside, without tools, in which the model says how far it came.
@@ -41,6 +42,7 @@ class Budget:
     tokens: int | None = None
     cost: str | None = None
     failures: int | None = None
+    parallel: int | None = None
     tool_calls: Mapping[str, int] = field(default_factory=dict)
     on_exhausted: Literal["stop", "suspend"] = "stop"
     diagnose: bool = False
@@ -54,6 +56,8 @@ class Budget:
             _whole("tokens", self.tokens, 1000, 10**12)
         if self.failures is not None:
             _whole("failures", self.failures, 0, 100_000)
+        if self.parallel is not None:
+            _whole("parallel", self.parallel, 1, 1000)
         for tool, limit in self.tool_calls.items():
             _whole(f"tool_calls of {tool}", limit, 0, 100_000)
         if self.cost is not None:
@@ -69,6 +73,7 @@ class Budget:
             "tokens": self.tokens,
             "cost": micros(self.cost) if self.cost is not None else None,
             "failures": self.failures,
+            "parallel": self.parallel,
             "tool_calls": dict(self.tool_calls),
             "on_exhausted": self.on_exhausted,
             "diagnose": self.diagnose,

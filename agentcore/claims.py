@@ -2,8 +2,9 @@
 
 Each write has words by which an answer says that it was made: those that its tool declares, else
 the past forms of the verbs in its name. A sentence with such a word claims the effect, unless it
-denies it, puts it into the future or makes it a condition. A wrong alarm costs one more turn, in
-which the model can say it plainly; a claim that slips through costs a customer.
+denies it, puts it into the future or makes it a condition: which words do that is a matter of the
+language (`languages.py`). A wrong alarm costs one more turn, in which the model can say it plainly;
+a claim that slips through costs a customer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agentcore.languages import ENGLISH, Language, has_no_spaces
 from agentcore.values import Json
 
 _NO_VERBS = (
@@ -33,18 +35,6 @@ _IRREGULAR = {
     "withdraw": "withdrawn",
     "write": "written",
 }
-_UNDONE = re.compile(
-    r"\b(?:not|no|nothing|none|nobody|never|neither|nor|without|unable|cannot|can't|couldn't|wasn't|weren't|isn't|"
-    r"hasn't|haven't|hadn't|didn't|don't|doesn't|won't|unless|if|whether|once|before|when|until|"
-    r"will|would|shall|should|could|can|may|might|must|to be|pending|awaiting|waiting|rejected|"
-    r"refused|denied|declined|failed|fails|instead of|try|trying|want|wants|asked|asks|request|"
-    r"requested|please|propose|proposed|already|so far|to date)\b|\b0[.,]00\b",
-    re.IGNORECASE,
-)
-_FIRST_PERSON = re.compile(r"\b(?:i|we|i've|we've|my|our|done)\b", re.IGNORECASE)
-_CLAUSES = re.compile(
-    r"[.!?;\n]+\s|[.!?;\n]+$|,\s*(?:but|however|although|though)\b", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +72,40 @@ def _past(verb: str) -> list[str]:
     return [verb + "ed", doubled] if verb[-1] in "bdglmnprt" else [verb + "ed"]
 
 
-def unsupported(*, text: str, effects: Iterable[Effect]) -> tuple[str, ...]:
+def unsupported(
+    *, text: str, effects: Iterable[Effect], languages: Sequence[Language] = (ENGLISH,)
+) -> tuple[str, ...]:
     """The tools whose effect `text` claims although it was not made, each once.
 
     A word that also an effect of this run stands for is supported by it. What a read has shown
-    may be told, but not as the agent's own doing.
+    may be told, but not as the agent's own doing. `languages`: those that the agent answers in.
     """
     known = list(effects)
     backed = {word for effect in known if effect.made for word in effect.words}
-    parts = _CLAUSES.split(text.replace("\u2019", "'"))
-    clauses = [clause for clause in parts if not _UNDONE.search(clause)]
+    clauses = [
+        clause
+        for clause in _clauses(text.replace("\u2019", "'"), languages)
+        if not any(language.denies(clause) for language in languages)
+    ]
     return tuple(
         effect.tool
         for effect in known
         if not effect.made
         and any(
-            _claims(clause, word, seen=word in effect.seen)
+            _says(clause, word) and (word not in effect.seen or _owns(clause, languages))
             for clause in clauses
             for word in effect.words
             if word not in backed
         )
     )
+
+
+def _clauses(text: str, languages: Sequence[Language]) -> list[str]:
+    return re.split("|".join(language.clauses for language in languages), text, flags=re.IGNORECASE)
+
+
+def _owns(clause: str, languages: Sequence[Language]) -> bool:
+    return any(language.owns(clause) for language in languages)
 
 
 def shown_in(result: Json, words: Sequence[str]) -> tuple[str, ...]:
@@ -130,13 +133,9 @@ def _collect(value: Json, words: list[str], found: set[str]) -> None:
 _ZERO = re.compile(r"\s*(?:0+(?:[.,]0+)?(?:\s*[A-Z]{3})?|no|none|false|null|-)\s*", re.IGNORECASE)
 
 
-def _claims(clause: str, word: str, *, seen: bool) -> bool:
-    if seen and not _FIRST_PERSON.search(clause):
-        return False
-    return _says(clause, word)
-
-
 def _says(clause: str, word: str) -> bool:
+    if has_no_spaces(word):
+        return word in clause
     return re.search(rf"\b{re.escape(word)}\b", clause, re.IGNORECASE) is not None
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ValidationError
 
-from agentcore import claims
+from agentcore import claims, schemas
 from agentcore.canonical import clean_text, storable
 from agentcore.claims import Effect
+from agentcore.languages import ENGLISH, Language
 from agentcore.values import Json
 
 
@@ -42,13 +43,16 @@ def check(
     open_actions: int,
     failed_postconditions: tuple[str, ...],
     effects: Sequence[Effect] = (),
+    output_schema: Mapping[str, Json] | None = None,
+    languages: Sequence[Language] = (ENGLISH,),
 ) -> Complete | Missing | NotMet:
     """Judge a final answer `text`.
 
-    With an `output_model` the text must be one JSON document that validates; without one the
-    output is `{"text": text}`. `open_actions` counts the actions of the run that are not
-    terminal, `failed_postconditions` names the tools whose effect could not be verified,
-    `effects` the writes that the answer might claim.
+    With an `output_model` the text must be one JSON document that validates, or else one that fits
+    the `output_schema`; without either the output is `{"text": text}`. `open_actions` counts the
+    actions of the run that are not terminal, `failed_postconditions` names the tools whose effect
+    could not be verified, `effects` the writes that the answer might claim in one of its
+    `languages`.
     """
     if open_actions:
         return Missing(f"{open_actions} action(s) are not finished")
@@ -56,16 +60,24 @@ def check(
         return NotMet("not verified: " + ", ".join(failed_postconditions))
     if not text.strip():
         return Missing("the final answer is empty")
-    if output_model is None:
-        return _supported(Complete({"text": clean_text(text)}), effects)
-    return _supported(_validated(text, output_model), effects)
+    if output_model is not None:
+        found = _validated(text, output_model)
+    elif output_schema is not None:
+        found = _fitting(text, output_schema)
+    else:
+        found = Complete({"text": clean_text(text)})
+    return _supported(found, effects, languages)
 
 
-def _supported(found: Complete | Missing, effects: Sequence[Effect]) -> Complete | Missing:
+def _supported(
+    found: Complete | Missing, effects: Sequence[Effect], languages: Sequence[Language]
+) -> Complete | Missing:
     """An answer that claims an effect which was not made is not delivered."""
     if isinstance(found, Missing):
         return found
-    claimed = claims.unsupported(text=claims.statements(found.output), effects=effects)
+    claimed = claims.unsupported(
+        text=claims.statements(found.output), effects=effects, languages=languages
+    )
     if not claimed:
         return found
     return Missing(
@@ -77,11 +89,33 @@ def _supported(found: Complete | Missing, effects: Sequence[Effect]) -> Complete
 def _validated(text: str, output_model: type[BaseModel]) -> Complete | Missing:
     try:
         output = output_model.model_validate_json(text).model_dump(mode="json")
-        written = json.dumps(output, ensure_ascii=False, allow_nan=False)
     except ValidationError as error:
         return Missing("the final answer does not fit the output schema: " + _problems(error))
     except (ValueError, RecursionError):
-        return Missing("the final answer is not JSON that can be stored")
+        return Missing(_NOT_JSON)
+    return _stored(output)
+
+
+def _fitting(text: str, schema: Mapping[str, Json]) -> Complete | Missing:
+    """An answer by a frozen schema whose model is not declared like that any more."""
+    try:
+        output = json.loads(text)
+        wrong = schemas.problems(schema=schema, value=output)
+    except (ValueError, RecursionError):
+        return Missing(_NOT_JSON)
+    if wrong:
+        return Missing("the final answer does not fit the output schema: " + wrong)
+    return _stored(output)
+
+
+_NOT_JSON = "the final answer is not JSON that can be stored"
+
+
+def _stored(output: Json) -> Complete | Missing:
+    try:
+        written = json.dumps(output, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        return Missing(_NOT_JSON)
     if not storable(written) or "\\u0000" in written:
         return Missing("the final answer contains NUL or lone surrogates")
     if not isinstance(output, dict):

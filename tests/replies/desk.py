@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from runs.account_models import Evidence, Ledger
 from runs.contexts import rebuild
 from runs.driver import drive
 from runs.models import ActionJournal, Attempt, Run, Turn
+from runs.selectors import database_clock
 from runs.starting import Caller, StartRun
 from tests.agentcore.bodies import message, recorded, reply
 from tests.agentcore.loopback import Answer, Loopback
@@ -69,6 +71,7 @@ class Desk:
         tools: Sequence[str] = ("get_order", "refund_order"),
         names: dict[str, str] | None = None,
         run_input: Any = None,
+        caller: Caller = CALLER,
         **agent: Any,
     ) -> Run:
         """A run of an agent of its own."""
@@ -83,10 +86,13 @@ class Desk:
             **agent,
         )
         request = StartRun(agent=name, input=run_input or {"order_id": "ord_1001"})
-        return services.start_run(caller=CALLER, request=request)
+        return services.start_run(caller=caller, request=request)
 
     def drive(self, run: Run, *, hurry: bool = True, slices: int = 60) -> Run:
-        """Drive until the run waits for a person or ends; timers are moved to now (`hurry`)."""
+        """Drive until the run waits for a person or ends; timers are moved to now (`hurry`). One
+        that the run sets again without having tried anything is waited for.
+        """
+        tried = -1
         for _ in range(slices):
             run.refresh_from_db()
             if run.state in RUN_TERMINAL or run.state == RunState.SUSPENDED:
@@ -96,6 +102,10 @@ class Desk:
             if driven is None or driven.due is None:
                 if not hurry or run.state != RunState.RETRY_WAIT:
                     return run
+                before, tried = tried, Attempt.objects.filter(run=run).count()
+                if tried == before:
+                    left = (run.wake_at - database_clock()).total_seconds()
+                    threading.Event().wait(min(max(left, 0), 10))
                 self.wake(run)
         raise AssertionError(f"run {run.id} does not come to rest: {run.state}")
 

@@ -60,7 +60,7 @@ STOPPED = (RunState.INCOMPLETE, "BUDGET")
     ("budget", "requests", "reason"),
     [
         (Budget(turns=3), 3, "3 turns used, 3 are allowed"),
-        (Budget(actions=2), 3, "action 3 proposed, 2 are allowed"),
+        (Budget(actions=2), 3, "3 actions proposed, 2 are allowed"),
         (Budget(tool_calls={"desk.get_order": 2}), 3, "3 calls of desk.get_order"),
     ],
 )
@@ -85,10 +85,21 @@ def test_failed_calls_have_a_limit_of_their_own(desk: Desk) -> None:
 
 
 @pytest.mark.requirement("R67")
-def test_more_parallel_calls_than_are_left_run_not_at_all(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        (Budget(actions=3), "4 actions proposed, 3 are allowed"),
+        (Budget(parallel=3), "4 calls in one reply, 3 are allowed"),
+        (Budget(tool_calls={"desk.get_order": 3}), "4 calls of desk.get_order, 3 are allowed"),
+    ],
+)
+def test_more_calls_than_are_allowed_run_not_at_all(
+    desk: Desk, budget: Budget, reason: str
+) -> None:
     desk.script(ask("a", "b", "c", "d"), said())
-    run = desk.start(budget=Budget(actions=3))
+    run = desk.start(budget=budget)
     assert ended(desk, run) == STOPPED
+    assert reason in run.reason
     assert READ == []
     assert {action.state for action in desk.actions(run)} == {"VOIDED"}
 
@@ -314,6 +325,20 @@ def test_a_used_up_budget_does_not_hide_a_write_of_unknown_fate(
 class _Raising(list[Any]):
     def append(self, row: Any) -> None:
         raise TimeoutError("no answer")
+
+
+@pytest.mark.requirement("R67", "R70")
+def test_a_reply_beyond_the_actions_waits_for_a_person_who_may_allow_more(desk: Desk) -> None:
+    desk.script(ask("a", "b"), ask("c"), said())
+    run = desk.start(budget=Budget(actions=1, on_exhausted="suspend"))
+    desk.drive(run)
+    assert (run.state, run.stop_reason, READ) == (RunState.SUSPENDED, None, [])
+    services.resume_run(run_id=run.id, actor="user:grace", limits=NewLimits(max_actions=3))
+    assert ended(desk, run) == (RunState.COMPLETED, None)
+    assert len(READ) == 1, "what was not run stays so; the model was told and asked anew"
+    told = json.loads(desk.requests()[1]["input"][3]["output"])
+    assert told["status"] == "voided"
+    assert told["data"] == {"reason": "BUDGET", "detail": "2 actions proposed, 1 are allowed"}
 
 
 # --- progress ----------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from agentcore.guardrails import Guardrail, Proposed
 from agentcore.lifecycle import RunState
 from agentcore.values import Pending
 from runs import outcomes, services
-from runs.approving import Decider
 from runs.models import Run
 from tests.agentcore.bodies import call, message, reply
 from tests.agentcore.loopback import Answer
+from tests.factories import real_decider
 from tests.replies.desk import Desk, answer, said
 from tests.replies.tools_of_the_desk import MADE, READ
 from tools import Effect, Key, ToolContext, tool
@@ -46,11 +46,7 @@ def approve(run: Run, desk: Desk) -> None:
         approval_id=row.id,
         decision="APPROVE",
         params_hash=row.params_hash,
-        decider=Decider(
-            name="user:grace",
-            permissions=frozenset({"approvals.decide_approval"}),
-            roles=frozenset({"agent_approver"}),
-        ),
+        decider=real_decider(roles=("agent_approver",)),
     )
     desk.drive(run)
 
