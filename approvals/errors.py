@@ -69,3 +69,40 @@ class RunNotWaiting(StaleApproval):
     """The run has ended or is stopping; its actions will not start."""
 
     code = "run_not_waiting"
+
+
+class AlreadyClaimed(DecisionError):
+    """Somebody else is looking at it."""
+
+    code = "already_claimed"
+
+
+class NothingHigher(DecisionError):
+    """There is no group above the one that is asked already."""
+
+    code = "nothing_higher"
+
+
+class InvalidEdit(DecisionError):
+    """The tool does not take these arguments. `errors` are (argument or "", message)."""
+
+    code = "invalid_arguments"
+    status = 422
+
+    def __init__(self, message: str, errors: list[tuple[str, str]] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or [("", message)]
+
+
+class NothingChanged(DecisionError):
+    """The edited arguments are those that were there before."""
+
+    code = "nothing_changed"
+    status = 400
+
+
+class InvalidRule(DecisionError):
+    """A threshold or a standing approval that cannot mean anything."""
+
+    code = "invalid_rule"
+    status = 422

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from agentcore.canonical import NotCanonical, clean_text
 from agentcore.canonical import params_hash as hash_of
-from agentcore.failpoints import hit
 from agentcore.lifecycle import ActionState, ApprovalState, RunState
 from approvals import records, selectors
 from approvals.errors import (
@@ -23,36 +22,49 @@ from approvals.errors import (
     ApprovalExpired,
     ApprovalNotFound,
     DecisionError,
-    NotPermitted,
     ReasonRequired,
     RunNotWaiting,
-    SelfApproval,
     StaleApproval,
 )
 from approvals.models import Approval, ApprovalVote
+from runs.deciding import (
+    EDIT,
+    HIGH_RISK,
+    PERMISSION,
+    Decider,
+    person,
+    roles_of,
+    same_person,
+)
 from runs.dispatch import hint_on_commit
 from runs.models import ActionJournal, Run
 from runs.once import Within
 from runs.selectors import database_clock
 from runs.transitions import Draft, locked_run
 
-PERMISSION = "approvals.decide_approval"
+__all__ = [
+    "EDIT",
+    "HIGH_RISK",
+    "PERMISSION",
+    "Decider",
+    "Decision",
+    "computed_hash",
+    "content_refusal",
+    "decide_approval",
+    "person",
+    "question_refusal",
+    "refusal",
+    "roles_of",
+    "run_refusal",
+    "same_person",
+]
 
 MAX_REASON = 2000
 """Characters of a reviewer's reason; longer ones are cut."""
 
-Choice = Literal["APPROVE", "REJECT"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decider:
-    """Who decides. `roles` are group names; a superuser may act for any role, never for himself."""
-
-    name: str
-    permissions: frozenset[str] = frozenset()
-    roles: frozenset[str] = frozenset()
-    is_superuser: bool = False
-    is_agent: bool = False
+Choice = Literal["APPROVE", "REJECT", "RESPOND"]
+RESPONDED = "RESPONDED"
+"""Reason of an action that a person answered instead of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +105,29 @@ def decide_approval(
 ) -> Decision:
     """Record one vote; at the quorum the action becomes READY, by one rejection REJECTED.
 
+    RESPOND rejects it with `reason` as the answer that the model is given in place of the tool's.
     `params_hash` is the hash the person was shown. Opens its own transaction, in which `within`
-    may store the answer. The same person
-    saying the same again is answered, not refused. Raises a `DecisionError` (see
-    `approvals/errors.py`), and then nothing was written.
+    may store the answer. The same person saying the same again is answered, not refused. Raises a
+    `DecisionError` (see `approvals/errors.py`), and then nothing was written.
     """
-    if decision not in ("APPROVE", "REJECT"):
-        raise ValueError(f"decision is APPROVE or REJECT, not {decision!r}")
+    if decision not in ("APPROVE", "REJECT", "RESPOND"):
+        raise ValueError(f"decision is APPROVE, REJECT or RESPOND, not {decision!r}")
     said = _Said(decision, params_hash, decider, clean_text(reason.strip(), MAX_REASON))
     if decision == "REJECT" and not said.reason:
         raise ReasonRequired("Say why you reject: the model is shown your reason.")
+    if decision == "RESPOND" and not said.reason:
+        raise ReasonRequired("Write the answer that the model is to be given.")
     known = selectors.find(approval_id=approval_id)
     if known is None:
         raise ApprovalNotFound("There is no approval with this id.")
-    with locked_run(known.run_id, actor=decider.name, event="approval.decided") as draft:
+    with locked_run(
+        known.run_id, actor=decider.name, event="approval.decided", point="decide"
+    ) as draft:
         if within:
             within.begin()
         outcome = _decide(draft, known, said)
         if within:
             draft.finally_(lambda: within.end(outcome, run_id=known.run_id))
-        hit("decide.before_commit")
-    hit("decide.after_commit")
     if not outcome.already:  # then the draft was empty and wrote nothing
         hint_on_commit(draft.run)  # here, with the revision that was committed
     return outcome
@@ -130,10 +144,10 @@ def refusal(
 ) -> DecisionError | None:
     """Why `decider` may not decide this now, or None. Reads nothing and writes nothing."""
     return (
-        _person(approval=approval, run=run, decider=decider)
-        or _question(approval=approval, now=now)
-        or _content(approval=approval, action=action, params_hash=params_hash)
-        or _run(run=run)
+        person(approval=approval, run=run, decider=decider)
+        or question_refusal(approval=approval, now=now)
+        or content_refusal(approval=approval, action=action, params_hash=params_hash)
+        or run_refusal(run=run)
     )
 
 
@@ -193,9 +207,11 @@ def _decide(draft: Draft, known: Approval, said: _Said) -> Decision:
 def _apply(draft: Draft, approval: Approval, action: ActionJournal, said: _Said, yes: int) -> None:
     """Move the approval and its action as far as the votes carry them."""
     cause = "rejected"
-    if said.choice == "REJECT":
+    if said.choice != "APPROVE":
         records.reject(approval=approval)
-        draft.move_action(action, ActionState.REJECTED, reason="REJECTED", detail=said.reason)
+        word = RESPONDED if said.choice == "RESPOND" else "REJECTED"
+        draft.move_action(action, ActionState.REJECTED, reason=word, detail=said.reason)
+        cause = word.lower()
     elif yes >= approval.required_count:
         records.approve(approval=approval)
         draft.move_action(action, ActionState.READY)
@@ -220,7 +236,7 @@ def _said_before(votes: list[ApprovalVote], said: _Said) -> bool:
         return False
     if mine.decision == said.choice and mine.params_hash == said.params_hash:
         return True
-    word = "approved" if mine.decision == "APPROVE" else "rejected"
+    word = {"APPROVE": "approved", "REJECT": "rejected"}.get(mine.decision, "answered")
     raise AlreadyDecided(
         f"You {word} this at {mine.created_at:%H:%M:%S} UTC; a vote is not changed. "
         "To stop the action, cancel its run."
@@ -243,24 +259,7 @@ def _decision(approval: Approval, action: ActionJournal, *, votes: int, already:
 # --- the rules, each an answer or None ------------------------------------------------------
 
 
-def same_person(left: str, right: str) -> bool:
-    """Whether two principals name one person; rather one too many than one too few."""
-    return left.removeprefix("user:").casefold() == right.removeprefix("user:").casefold()
-
-
-def _person(*, approval: Approval, run: Run, decider: Decider) -> DecisionError | None:
-    if decider.is_agent:
-        return SelfApproval("An agent's own token never decides. A person must.")
-    if same_person(decider.name, approval.requester) or same_person(decider.name, run.principal):
-        return SelfApproval("You asked for this run. Somebody else must decide.")
-    if PERMISSION not in decider.permissions and not decider.is_superuser:
-        return NotPermitted(f"You need the permission {PERMISSION} to decide.")
-    if approval.role and approval.role not in decider.roles and not decider.is_superuser:
-        return NotPermitted(f"The policy asks for a member of the group {approval.role}.")
-    return None
-
-
-def _question(*, approval: Approval, now: datetime) -> DecisionError | None:
+def question_refusal(*, approval: Approval, now: datetime) -> DecisionError | None:
     if approval.state in (ApprovalState.APPROVED, ApprovalState.REJECTED, ApprovalState.CONSUMED):
         word = "rejected" if approval.state == ApprovalState.REJECTED else "approved"
         return AlreadyDecided(f"This was {word} already.")
@@ -275,7 +274,7 @@ def _question(*, approval: Approval, now: datetime) -> DecisionError | None:
     return None
 
 
-def _content(
+def content_refusal(
     *, approval: Approval, action: ActionJournal, params_hash: str
 ) -> DecisionError | None:
     if action.approval_id != approval.pk or action.state != ActionState.AWAITING_APPROVAL:
@@ -288,7 +287,7 @@ def _content(
     return None
 
 
-def _run(*, run: Run) -> DecisionError | None:
+def run_refusal(*, run: Run) -> DecisionError | None:
     if run.is_terminal:
         return RunNotWaiting(f"The run has ended ({run.state}). Nothing will be sent.")
     if run.stop_reason or run.state == RunState.CANCELLING:

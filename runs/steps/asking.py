@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 
@@ -13,13 +17,17 @@ from agentcore.lifecycle import ActionState, ApprovalState
 from agentcore.policy import Verdict
 from agentcore.values import AttemptKind, OutcomeKind
 from approvals import records
+from approvals.errors import StaleApproval
 from approvals.models import Approval
 from runs import journal, keys
 from runs.fleet_models import KeyOwner
 from runs.models import ActionJournal
+from runs.standing import answering
+from runs.steps import bound
 from runs.steps.base import ToolRequest, context_for
-from runs.steps.judging import judge_again
-from runs.transitions import Draft
+from runs.steps.bound import Breach
+from runs.steps.judging import has_read_strangers, judge_again
+from runs.transitions import Draft, StaleDraft
 from runs.view import View, is_write, spec_of
 from tools.spec import ToolSpec
 
@@ -72,7 +80,7 @@ def request_approvals(view: View, draft: Draft) -> None:
 
 
 def _request(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> None:
-    verdict = judge_again(view, draft, action, spec, asking=True)
+    verdict = judge_again(view, draft, action, spec)
     if verdict is None:
         return
     if verdict.kind == "ALLOW":
@@ -89,31 +97,124 @@ def _request(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) ->
 
 
 def request_repeat(
-    view: View, draft: Draft, action: ActionJournal, spec: ToolSpec, owner: KeyOwner
+    view: View,
+    draft: Draft,
+    action: ActionJournal,
+    *,
+    spec: ToolSpec,
+    owner: KeyOwner,
+    verdict: Verdict,
 ) -> None:
     """READY -> AWAITING_APPROVAL: it was done before, and a person may allow it once more."""
     rule = spec.approval
-    verdict = Verdict(
+    asked = Verdict(
         kind="ASK",
         rule=f"repeat of {owner.action_id}",
-        version=action.policy_version,
+        version=verdict.version,
         reason="the same intent was done before",
-        role=rule.role,
-        count=max(rule.count, 1),
-        ttl=rule.ttl,
+        role=verdict.role or rule.role,
+        count=max(rule.count, verdict.count, 1),
+        ttl=verdict.ttl or rule.ttl,
+        high_risk=verdict.high_risk,
     )
-    _ask(view, draft, action, verdict, owner)
+    _ask(view, draft, action, asked, owner)
+
+
+def ask_late(view: View, draft: Draft, action: ActionJournal, verdict: Verdict) -> bool:
+    """READY -> AWAITING_APPROVAL: the policy asks now, and did not when the action was judged.
+
+    True: a standing approval has answered, and the action goes on.
+    """
+    return _ask(view, draft, action, verdict, None)
+
+
+def renew(
+    view: View, draft: Draft, action: ActionJournal, verdict: Verdict, breach: Breach
+) -> bool:
+    """An approval that does not hold any more: ask anew with the preview of this moment, at most
+    `MAX_RENEWALS` times. True: nobody needs to be asked now, and the action goes on.
+    """
+    before = bound.end(view, draft, action, breach)
+    repeats = before is not None and keys.REPEAT in (before.impact or {})
+    if verdict.kind == "ALLOW" and not repeats:
+        draft.set_action(action, approval_id=None)
+        return True
+    if before is None or before.renewal >= bound.MAX_RENEWALS:
+        draft.move_action(action, A.EXPIRED, reason=breach.reason, detail=breach.detail)
+        return False
+    if verdict.kind == "ALLOW":  # what was asked is the repeat: under the same terms as before
+        verdict = replace(verdict, rule=before.rule, role=before.role, count=before.required_count)
+    return _ask(view, draft, action, verdict, None, before=before)
 
 
 def _ask(
-    view: View, draft: Draft, action: ActionJournal, verdict: Verdict, repeat: KeyOwner | None
-) -> None:
-    ttl = verdict.ttl or settings.AGENTCORE_OPTIONS.approval_ttl
-    version = _seen_version(action)
+    view: View,
+    draft: Draft,
+    action: ActionJournal,
+    verdict: Verdict,
+    repeat: KeyOwner | None,
+    *,
+    before: Approval | None = None,
+) -> bool:
+    """One question; whether a standing approval has answered it at once."""
+    approval = _question(view, draft, action, verdict, repeat=repeat, before=before)
+    terms: dict[str, Any] = {
+        "approval_id": approval.id,
+        "bound_version": approval.resource_version,
+    }
+    draft.log(object="approval", id=str(approval.id), to="PENDING", cause=approval.rule)
+    standing = None
+    if keys.REPEAT not in (approval.impact or {}):
+        untrusted = has_read_strangers(view, before=action.turn)
+        standing = answering(view, action, verdict, approval, untrusted=untrusted)
+    if standing is None:
+        view.approvals[approval.id] = approval
+        draft.also(partial(records.insert_pending, [approval]))
+        draft.move_action(action, A.AWAITING_APPROVAL, **terms)
+        return False
+    approval.standing = standing.id
+    answered = copy(approval)
+    answered.state = ApprovalState.APPROVED
+    view.approvals[approval.id] = answered
+    draft.also(partial(_answer, approval, standing.id))
+    cause = f"standing approval {standing.id} of {standing.granted_by}"
+    draft.log(object="approval", id=str(approval.id), to="APPROVED", cause=cause)
+    if action.state == A.READY:
+        draft.set_action(action, **terms)
+    else:
+        draft.move_action(action, A.READY, **terms)
+    return True
+
+
+def _answer(approval: Approval, standing_id: UUID) -> None:
+    """The question, and its answer from beforehand. Raises `StaleDraft` when that has ended."""
+    if not records.use_standing(standing_id=standing_id):
+        raise StaleDraft(f"standing approval {standing_id} is not usable any more")
+    records.insert_pending([approval])
+    try:
+        records.approve(approval=copy(approval))
+    except StaleApproval as error:
+        raise StaleDraft(error.message) from error
+
+
+def _question(
+    view: View,
+    draft: Draft,
+    action: ActionJournal,
+    verdict: Verdict,
+    *,
+    repeat: KeyOwner | None,
+    before: Approval | None,
+) -> Approval:
+    """Everything that a person is asked, and that the answer is bound to."""
     impact = action.precheck
+    earlier = (before.impact or {}) if before is not None else {}
     if repeat is not None:
         impact = {**(impact or {}), keys.REPEAT: keys.repeat_note(repeat)}
-    approval = Approval(
+    elif keys.REPEAT in earlier:
+        impact = {**(impact or {}), keys.REPEAT: earlier[keys.REPEAT]}
+    spec = spec_of(action)
+    return Approval(
         id=new_id(),
         tenant=action.tenant,
         run_id=view.run.id,
@@ -121,23 +222,32 @@ def _ask(
         state=ApprovalState.PENDING,
         tool=action.tool,
         tool_version=action.tool_version,
+        tool_digest=bound.tool_digest(spec) if spec is not None else "",
         policy_version=verdict.version,
-        rule=verdict.rule,
+        rule=verdict.rule[:200],
+        policy_reason=canonical.clean_text(verdict.reason, 1000),
+        high_risk=verdict.high_risk,
         arguments=action.arguments,
         params_hash=action.params_hash,
         resource_key=action.resource_key,
-        resource_version=version,
+        resource_version=_seen_version(action),
         impact=impact,
         requester=view.run.principal,
-        role=verdict.role,
-        required_count=verdict.count,
-        expires_at=draft.now + ttl,
+        editor=action.edited_by,
+        renewal=before.renewal + 1 if before is not None else 0,
+        supersedes=before.id if before is not None else _edited_from(view, action),
+        role=verdict.role[:200],
+        required_count=max(verdict.count, 1),
+        expires_at=draft.now + (verdict.ttl or settings.AGENTCORE_OPTIONS.approval_ttl),
         created_at=draft.now,
     )
-    view.approvals[approval.id] = approval
-    draft.also(partial(records.insert_pending, [approval]))
-    draft.log(object="approval", id=str(approval.id), to="PENDING", cause=verdict.rule)
-    draft.move_action(action, A.AWAITING_APPROVAL, approval_id=approval.id, bound_version=version)
+
+
+def _edited_from(view: View, action: ActionJournal) -> UUID | None:
+    """The approval of the action before its edit."""
+    place = (action.turn, action.ordinal, action.edit - 1)
+    rows = (a for a in view.actions if (a.turn, a.ordinal, a.edit) == place)
+    return next((row.approval_id for row in rows), None)
 
 
 def unanswered(view: View, action: ActionJournal) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +14,7 @@ from agentcore.values import AttemptKind
 from runs import journal
 from runs.models import ActionJournal
 from runs.view import View
-from tools import ToolContext
+from tools import ToolContext, clock
 from tools.spec import ToolSpec
 
 
@@ -99,7 +98,7 @@ def context_for(
     With an attempt the limits run from now, on the local clock: read before the transaction that
     starts the attempt, so a slow commit leaves less time to send and never more.
     """
-    local = time.monotonic() if attempt_id is not None else math.inf
+    local = clock.now() if attempt_id is not None else math.inf
     return ToolContext(
         run_id=view.run.id,
         action_id=action.id,

@@ -12,15 +12,16 @@ from agentcore.budgets import TYPICAL_OUTPUT
 from agentcore.context import ContextError, ContextPack, Frame
 from agentcore.decisions import Final, Invalid, ParsedReply, Refusal, ReplyFailure, ToolCalls
 from agentcore.ledger import reservation
-from agentcore.lifecycle import RunState, StopReason
+from agentcore.lifecycle import ActionState, RunState, StopReason
 from agentcore.llm.base import ModelFailure
 from agentcore.llm.errors import Cause, explain
 from agentcore.retries import backoff
 from agentcore.termination import Stop
+from agentcore.throttle import Held
 from agentcore.values import AttemptKind
-from runs import contexts, failures, journal, limits, spending
+from runs import contexts, failures, journal, limits, spending, throttling
 from runs.models import Attempt, Turn
-from runs.steps.base import Answer, Call, ModelRequest, Next, Wait
+from runs.steps.base import Again, Answer, Call, ModelRequest, Next, Wait
 from runs.steps.compile_context import TOO_LONG, end
 from runs.steps.judging import propose
 from runs.transitions import Draft
@@ -52,6 +53,9 @@ def _ask(view: View, draft: Draft) -> Answer:
     if len(tried) >= settings.AGENTCORE_OPTIONS.model_attempts:
         last = next((a.error_class for a in reversed(tried) if a.error_class), "lost")
         return _give_up(view, draft, f"{len(tried)} model calls without a usable reply", last)
+    held = throttling.held_model_call(view, draft)
+    if held is not None:
+        return _held_back(view, draft, held)
     pack = view.pack or _pack_of(view, turn)
     view.pack = None
     if pack is None:
@@ -63,6 +67,15 @@ def _ask(view: View, draft: Draft) -> Answer:
     if not _reserve(view, draft, attempt, pack):
         return _out_of_budget(view, draft, attempt)
     return Call((ModelRequest(attempt_id=attempt.id, request=pack.request, timeout=timeout),))
+
+
+def _held_back(view: View, draft: Draft, held: Held) -> Answer:
+    """A limit has no room: the turn waits as it is, with the reason, and takes no worker."""
+    if draft.first_state != RunState.CALLING_MODEL:
+        return Again()  # the turn is committed first; waiting is a move of its own
+    draft.move_run(RunState.RETRY_WAIT, resume_to=RunState.CALLING_MODEL, reason=held.reason)
+    throttling.wait(draft, held)
+    return Wait(min(held.until, view.run.deadline_at))
 
 
 def _pack_of(view: View, turn: Turn) -> ContextPack | None:
@@ -99,7 +112,9 @@ def _reserve(view: View, draft: Draft, attempt: Attempt, pack: ContextPack) -> b
     allowed = spending.limits_of(view.run, view.agent.spec)
     if not allowed.allow(spending.account_of(view.run), spend):
         return False
-    spending.reserve(draft, attempt=attempt, model=model, spend=spend, price=price)
+    view.reserved[attempt.id] = spending.reserve(
+        draft, attempt=attempt, model=model, spend=spend, price=price
+    )
     return True
 
 
@@ -143,14 +158,21 @@ def _record(view: View, draft: Draft, reply: ParsedReply) -> Answer:
         draft.set_run(actions_used=run.actions_used + len(decision.calls), invalid_replies=0)
         for ordinal, call in enumerate(decision.calls):
             propose(view, draft, call=call, ordinal=ordinal)
-        if run.actions_used > run.max_actions:
-            draft.set_run(
-                stop_reason=StopReason.BUDGET,
-                reason=f"action {run.actions_used} proposed, {run.max_actions} are allowed",
-            )
+        if over := limits.over(view):
+            _void(view, draft, over)
     elif isinstance(decision, Refusal):
         draft.set_run(stop_reason=StopReason.REFUSED, reason=f"the model refused: {text[:500]}")
     return Next()
+
+
+def _void(view: View, draft: Draft, over: str) -> None:
+    """A reply beyond a limit of calls is not run at all: what was allowed of it would be a choice
+    that nobody made. The next turn then meets the limit, and what follows from it.
+    """
+    draft.note(limit=over)
+    for action in view.turn_actions:
+        if action.state in (ActionState.PROPOSED, ActionState.READY):
+            draft.move_action(action, ActionState.VOIDED, reason="BUDGET", detail=over)
 
 
 def stop_of_closing(closing: str) -> Stop:

@@ -16,7 +16,7 @@ from agentcore.ledger import reservation
 from agentcore.lifecycle import RunState, StopReason
 from agentcore.termination import Stop
 from agentcore.version import CODE_VERSION
-from runs import contexts, failures, guards, limits, spending
+from runs import contexts, failures, guards, limits, spending, sql
 from runs.models import Turn
 from runs.steps.base import Answer, Next, Wait, far
 from runs.transitions import Draft
@@ -99,7 +99,8 @@ def _open(view: View, draft: Draft, *, closing: str) -> Answer:
     except ContextError as error:
         failures.stop(view, draft, StopReason.CONTEXT_ERROR, str(error))
         return Next()
-    turn = Turn(
+    turn = sql.new(
+        Turn,
         id=new_id(),
         run_id=run.id,
         number=number,
@@ -137,7 +138,8 @@ def _frame(view: View, number: int, closing: str) -> Frame:
     before = _compacted_before(view)
     exchanges = contexts.exchanges_of(view, before=number, compacted_before=before)
     policy = contexts.policy_of(view.agent.spec)
-    fixed = _fixed(view)
+    earlier, left_out = contexts.choose_earlier(view)
+    fixed = _fixed(view) + sum(run.size for run in contexts.earlier_of(earlier))
     old = [exchange for exchange in exchanges if exchange.turn < before]
     if old:
         fixed += len(str(summary(exchanges=old, policy=policy)))
@@ -153,6 +155,8 @@ def _frame(view: View, number: int, closing: str) -> Frame:
         input_tokens=booked,
         stream=settings.AGENTCORE_OPTIONS.stream,
         closing=closing,
+        earlier=earlier,
+        earlier_left_out=left_out,
     )
 
 

@@ -7,9 +7,10 @@ from functools import partial
 from django.conf import settings
 
 from agentcore.lifecycle import ActionState, ApprovalState, RunState
+from agentcore.throttle import Held
 from agentcore.values import AttemptKind
 from approvals import records
-from runs import journal
+from runs import journal, throttling
 from runs.models import ActionJournal
 from runs.steps import asking, order, reconciling, starting
 from runs.steps.base import Answer, Call, Next, ToolRequest, Wait
@@ -27,6 +28,7 @@ def plan(view: View, draft: Draft) -> Answer:
     _expire(view, draft)
     if view.run.state == RunState.RECONCILING:
         return reconciling.plan(view, draft)
+    view.held.clear()
     order.stop_after_failure(view, draft)
     prechecks = asking.prechecks_due(view, draft)
     asking.request_approvals(view, draft)
@@ -65,10 +67,12 @@ def settle_lost(view: View, draft: Draft) -> None:
 
 
 def _expire(view: View, draft: Draft) -> None:
-    """Approvals out of time take their action along; what ran out cannot be revived."""
-    for action in view.in_state(A.AWAITING_APPROVAL, A.READY):
+    """Questions out of time take their action along. An answer out of time is asked anew when the
+    action would start, with the preview of that moment.
+    """
+    for action in view.in_state(A.AWAITING_APPROVAL):
         approval = view.approval_of(action)
-        live = approval and approval.state in (ApprovalState.PENDING, ApprovalState.APPROVED)
+        live = approval and approval.state == ApprovalState.PENDING
         if approval is None or not live or approval.expires_at > draft.now:
             continue
         draft.also(partial(records.expire, (approval.id,)))
@@ -94,8 +98,12 @@ def _reads_due(view: View, draft: Draft, *, room: int) -> list[ToolRequest]:
         if is_write(action) or len(due) >= room:
             continue
         if action.state == A.READY and order.may_start(view, action):
+            if throttling.held_action(view, draft, action):
+                continue
             request = starting.start(view, draft, action)
         elif action.state == A.RUNNING and order.retry_at(view, action, draft.now) <= draft.now:
+            if throttling.held_action(view, draft, action):
+                continue
             request = starting.try_again(view, draft, action)
         else:
             continue
@@ -108,12 +116,16 @@ def _next_write(view: View, draft: Draft) -> Answer | None:
     """The first write that may go: nothing uncertain before it, its resource free."""
     for action in view.in_state(A.RUNNING):
         if is_write(action) and order.retry_at(view, action, draft.now) <= draft.now:
+            if throttling.held_action(view, draft, action):
+                continue
             request = starting.try_again(view, draft, action)
             if isinstance(request, ToolRequest):
                 return Call((request,))
     for action in view.in_state(A.READY):
         order.stop_after_failure(view, draft)  # the one before may just have used up its tries
         if action.state != A.READY or not is_write(action) or not order.may_start(view, action):
+            continue
+        if throttling.held_action(view, draft, action):
             continue
         answer = _start_write(view, draft, action)
         if answer is not None:
@@ -136,18 +148,38 @@ def _start_write(view: View, draft: Draft, action: ActionJournal) -> Answer | No
 
 def _come_to_rest(view: View, draft: Draft) -> Answer:
     """Nothing can start now: wait for the truth, a timer or a person, or go on to observe."""
+    held = [found for a in view.in_state(A.READY) if (found := view.held.get(a.id))]
     if view.in_state(A.UNKNOWN, A.PENDING, A.NEEDS_HUMAN):
         draft.move_run(RunState.RECONCILING)
+        if held:
+            throttling.wait(draft, held[0])
         return Next()
-    running = view.in_state(A.RUNNING)
-    if running:
-        wake_at = min(order.retry_at(view, action, draft.now) for action in running)
-        draft.move_run(RunState.RETRY_WAIT, resume_to=RunState.DISPATCHING_TOOLS)
-        return Wait(min(wake_at, view.run.deadline_at))
     awaiting = view.in_state(A.AWAITING_APPROVAL)
+    running = view.in_state(A.RUNNING)
+    if running or (held and not awaiting):
+        return _wait_for_a_try(view, draft, running, held)
     if awaiting:
         expiries = [approval.expires_at for a in awaiting if (approval := view.approval_of(a))]
         draft.move_run(RunState.WAITING_APPROVAL)
-        return Wait(min([*expiries, view.run.deadline_at]))
+        if held:
+            throttling.wait(draft, held[0])
+        return Wait(min([*expiries, *(found.until for found in held), view.run.deadline_at]))
     draft.move_run(RunState.OBSERVING)
     return Next()
+
+
+def _wait_for_a_try(
+    view: View, draft: Draft, running: list[ActionJournal], held: list[Held]
+) -> Answer:
+    """RETRY_WAIT until a call may be made again, or a limit has room for it."""
+    times, waits = [found.until for found in held], list(held)
+    for action in running:
+        at = order.retry_at(view, action, draft.now)
+        found = view.held.get(action.id)
+        times.append(max(at, found.until) if found else at)
+        waits += [found] if found else []
+    reason = {"reason": waits[0].reason} if waits else {}
+    draft.move_run(RunState.RETRY_WAIT, resume_to=RunState.DISPATCHING_TOOLS, **reason)
+    if waits:
+        throttling.wait(draft, waits[0])
+    return Wait(min([*times, view.run.deadline_at]))

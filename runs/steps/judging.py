@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from uuid import UUID
 
-from agentcore import canonical, policy
+from agentcore import canonical, policy, thresholds
 from agentcore.authorization import missing_scopes
 from agentcore.grounding import ungrounded
 from agentcore.ids import new_id
-from agentcore.lifecycle import ActionState, ApprovalState
+from agentcore.lifecycle import ActionState
 from agentcore.policy import Verdict
 from agentcore.values import Effect, NoContract, ToolCall
-from approvals import records
-from runs import guards
+from runs import guards, sql
 from runs.contexts import observation_of
+from runs.controls import TOOL
 from runs.models import ActionJournal
 from runs.steps.base import context_for
-from runs.transitions import Draft, StaleDraft
-from runs.view import View, is_write
+from runs.transitions import Draft
+from runs.view import View
 from tools import registry
 from tools.invocation import InvalidArguments, Judgement, PolicyError, judge, parse_arguments
 from tools.spec import ToolSpec
@@ -72,7 +70,8 @@ def _offered(view: View, wire_name: str) -> ToolSpec | None:
 def _new_action(
     view: View, draft: Draft, call: ToolCall, ordinal: int, spec: ToolSpec | None
 ) -> ActionJournal:
-    return ActionJournal(
+    return sql.new(
+        ActionJournal,
         id=new_id(),
         run_id=view.run.id,
         tenant=view.run.tenant,
@@ -98,12 +97,12 @@ def _bind(view: View, action: ActionJournal, spec: ToolSpec, judgement: Judgemen
         tenant=view.run.tenant,
         tool=spec.name,
         contract_version=spec.version,
-        scope=_scope(view, spec),
+        scope=scope_of(view, spec),
         identity=judgement.identity,
     )
 
 
-def _scope(view: View, spec: ToolSpec) -> str:
+def scope_of(view: View, spec: ToolSpec) -> str:
     """How far one intent reaches: the run's business key, else the run, or the whole tenant."""
     if spec.scope == "tenant":
         return "tenant"
@@ -118,8 +117,8 @@ def _insert(view: View, draft: Draft, action: ActionJournal) -> None:
 
 
 def verdict_for(view: View, action: ActionJournal, spec: ToolSpec, judgement: Judgement) -> Verdict:
-    """What the code policy says about this call, for this caller, now."""
-    return policy.evaluate(
+    """What the policy says about this call, for this caller, now: the code, then thresholds."""
+    verdict = policy.evaluate(
         tool=spec.name,
         effect=spec.effect,
         contract=spec.contract or NoContract(),
@@ -132,12 +131,30 @@ def verdict_for(view: View, action: ActionJournal, spec: ToolSpec, judgement: Ju
         ttl=judgement.ttl,
         guardrail=guards.check_action(view, action),
         ungrounded=_guessed(view, action, spec),
+        switched_off=view.controls.off_reason(TOOL, spec.name),
+        edited=bool(action.edited_by),
+        untrusted=has_read_strangers(view, before=action.turn),
     )
+    return thresholds.tighten(
+        verdict,
+        effect=spec.effect,
+        thresholds=view.controls.thresholds_of(tenant=action.tenant, tool=spec.name),
+        arguments=action.arguments or {},
+    )
+
+
+def has_read_strangers(view: View, *, before: int) -> bool:
+    """Whether the model that asked in turn `before` had read what a tool declares untrusted."""
+    for action in view.actions:
+        spec = registry.get(action.tool)
+        if action.turn < before and action.result is not None and spec and spec.untrusted:
+            return True
+    return False
 
 
 def _guessed(view: View, action: ActionJournal, spec: ToolSpec) -> tuple[str, ...]:
     """The declared identifiers of the call that neither the input nor an observation has."""
-    if not spec.grounded:
+    if not spec.grounded or action.edited_by:  # a person does not guess
         return ()
     seen = [observation_of(row) for row in view.in_state(A.SUCCEEDED) if row.observation]
     given = json.dumps(view.run.input, ensure_ascii=False)
@@ -145,29 +162,42 @@ def _guessed(view: View, action: ActionJournal, spec: ToolSpec) -> tuple[str, ..
 
 
 def _apply(draft: Draft, action: ActionJournal, verdict: Verdict) -> None:
-    draft.set_action(
-        action,
-        policy_verdict=verdict.kind,
-        policy_rule=verdict.rule[:200],
-        policy_version=verdict.version,
-    )
+    _store(draft, action, verdict)
     if verdict.kind == "DENY":
-        _deny(draft, action, "POLICY_DENIED", verdict.reason)
+        _deny(draft, action, _word(verdict), verdict.reason)
     elif verdict.kind == "ALLOW":
         draft.move_action(action, A.READY)
+
+
+def _word(verdict: Verdict) -> str:
+    return "TOOL_DISABLED" if verdict.rule == "switched_off" else "POLICY_DENIED"
+
+
+def _store(draft: Draft, action: ActionJournal, verdict: Verdict) -> None:
+    """What the policy said, each time it was asked: on the action and in the event."""
+    said = {
+        "policy_verdict": verdict.kind,
+        "policy_rule": verdict.rule[:200],
+        "policy_version": verdict.version,
+    }
+    if any(getattr(action, name) != value for name, value in said.items()):
+        draft.set_action(action, **said)
+    draft.log(
+        object="policy",
+        id=str(action.id),
+        tool=action.tool,
+        to=verdict.kind,
+        cause=verdict.rule,
+        version=verdict.version,
+    )
 
 
 def _deny(draft: Draft, action: ActionJournal, reason: str, detail: str) -> None:
     draft.move_action(action, A.DENIED, reason=reason, detail=canonical.clean_text(detail)[:2000])
 
 
-def judge_again(
-    view: View, draft: Draft, action: ActionJournal, spec: ToolSpec, *, asking: bool = False
-) -> Verdict | None:
-    """The verdict now; None when it denied the action (drafted).
-
-    `asking`: before an approval is requested; at the start an ASK needs one that exists.
-    """
+def judge_again(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> Verdict | None:
+    """The verdict now; None when it denied the action (drafted)."""
     judgement = view.judgements.pop(action.id, None)
     try:
         judgement = judgement or judge(
@@ -177,26 +207,8 @@ def judge_again(
         _deny(draft, action, "POLICY_ERROR", str(error))
         return None
     verdict = verdict_for(view, action, spec, judgement)
+    _store(draft, action, verdict)
     if verdict.kind == "DENY":
-        _deny(draft, action, "POLICY_DENIED", verdict.reason)
+        _deny(draft, action, _word(verdict), verdict.reason)
         return None
-    if verdict.kind == "ASK" and action.approval_id is None and not asking:
-        _deny(draft, action, "POLICY_CHANGED", "the policy now asks for an approval")
-        return None
-    if not asking and not is_write(action):
-        _use_approval_of_read(view, draft, action)
     return verdict
-
-
-def _use_approval_of_read(view: View, draft: Draft, action: ActionJournal) -> None:
-    """A read that a person was asked about (its guardrail broke) uses up that answer."""
-    approval = view.approval_of(action)
-    if approval is not None and approval.state == ApprovalState.APPROVED:
-        draft.also(partial(_consume, approval.id, action.params_hash))
-        approval.state = ApprovalState.CONSUMED
-        draft.log(object="approval", id=str(approval.id), to="CONSUMED", cause="its action starts")
-
-
-def _consume(approval_id: UUID, params_hash: str) -> None:
-    if not records.consume(approval_id=approval_id, params_hash=params_hash):
-        raise StaleDraft(f"approval {approval_id} is not usable any more")

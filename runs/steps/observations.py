@@ -8,16 +8,34 @@ from agentcore.lifecycle import ActionState
 from agentcore.observed import observation
 from runs.models import ActionJournal
 from tools import registry
+from tools.invocation import redacted
 
 A = ActionState
 
 
-def render(action: ActionJournal, same_as: ActionJournal | None) -> str:
-    """The observation of a terminal action; `same_as` is the action it duplicates."""
+def render(
+    action: ActionJournal, same_as: ActionJournal | None, asked: ActionJournal | None = None
+) -> str:
+    """The observation of a terminal action; `same_as` is the action it duplicates, `asked` what
+    the model had asked for where a person changed it.
+    """
     status, data = _content(action, same_as)
     spec = registry.get(action.tool)
     compensates = spec.compensates if spec else ""
-    return observation(tool=action.tool, status=status, data=data, compensates=compensates)
+    return observation(
+        tool=action.tool,
+        status=status,
+        data=data,
+        compensates=compensates,
+        person=_changed(action, asked) if asked is not None else None,
+    )
+
+
+def _changed(action: ActionJournal, asked: ActionJournal) -> dict[str, Any]:
+    """The arguments that a person changed, as they are now; secrets stay hidden."""
+    spec, before, now = registry.get(action.tool), asked.arguments or {}, action.arguments or {}
+    shown = redacted(spec=spec, arguments=now) if spec is not None else dict.fromkeys(now)
+    return {"changed": {name: shown.get(name) for name in now if now[name] != before.get(name)}}
 
 
 def _content(action: ActionJournal, same_as: ActionJournal | None) -> tuple[str, Any]:
@@ -30,6 +48,8 @@ def _content(action: ActionJournal, same_as: ActionJournal | None) -> tuple[str,
             return _duplicate(same_as)
         case A.ABANDONED:
             return "outcome_unknown", _why(action)
+        case A.REJECTED if action.reason == "RESPONDED":
+            return "answered_by_person", {"answer": action.detail}
         case _:
             return action.state.lower(), _why(action)
 
@@ -40,6 +60,8 @@ def _duplicate(owner: ActionJournal) -> tuple[str, Any]:
     match owner.state:
         case A.SUCCEEDED:
             return "already_done", {"at": at, "result": owner.result}
+        case A.VOIDED if owner.reason == "BY_HAND":
+            return "already_done", {"at": at, "message": owner.detail}
         case A.FAILED:
             message = "the earlier attempt proved to have no effect; this call was not made"
         case A.ABANDONED:

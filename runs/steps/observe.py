@@ -9,7 +9,7 @@ from agentcore.canonical import clean_text, sha256_hex
 from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState, RunState
 from agentcore.observed import fold, hide
-from runs import secrets
+from runs import secrets, sql
 from runs.account_models import Evidence
 from runs.models import ActionJournal
 from runs.steps import verifying
@@ -43,17 +43,26 @@ def _observe(
 ) -> None:
     """What the model is told about one call, without secrets, and the fact that it found out."""
     hidden = (*secrets.of_call(action), *secrets.of_the_runtime())
-    text = hide(render(action, same_as), hidden)
+    text = hide(render(action, same_as, _asked(view, action)), hidden)
     draft.set_action(action, observation=fold(text, action.result))
     if action.state == A.SUCCEEDED:
         draft.add(_evidence(view, draft, action, text))
+
+
+def _asked(view: View, action: ActionJournal) -> ActionJournal | None:
+    """What the model had asked for, where a person changed it."""
+    if not action.edit:
+        return None
+    place = (action.ordinal, 0)
+    return next((a for a in view.turn_actions if (a.ordinal, a.edit) == place), None)
 
 
 def _evidence(view: View, draft: Draft, action: ActionJournal, text: str) -> Evidence:
     """A read whose answer fits its declared type is verified; of a write only the system of
     record can say so, when it is asked.
     """
-    return Evidence(
+    return sql.new(
+        Evidence,
         id=new_id(),
         run_id=view.run.id,
         turn=action.turn,

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from agentcore import verdicts
-from agentcore.lifecycle import ACTION_UNDECIDED, ActionState, RunState
+from agentcore.lifecycle import ActionState, RunState
 from agentcore.values import (
     Absent,
     AttemptKind,
@@ -25,6 +25,7 @@ from agentcore.values import (
     ProbeVerdict,
 )
 from runs import journal, sends
+from runs.controls import TOOL
 from runs.models import ActionJournal, Attempt
 from runs.steps import order, starting
 from runs.steps.base import Answer, Call, Next, ToolRequest, Wait, context_for, far
@@ -54,7 +55,8 @@ def plan(view: View, draft: Draft) -> Answer:
         return Wait(_wake_at(view, draft))
     for action in view.in_state(A.NEEDS_HUMAN):
         spec = spec_of(action)
-        if spec is not None and sends.resend_is_granted(view, action):
+        off = view.controls.off_reason(TOOL, action.tool)
+        if spec is not None and not off and sends.resend_is_granted(view, action):
             return Call((starting.resend(view, draft, action, spec),))
     for action in view.in_state(A.RUNNING):
         if order.retry_at(view, action, draft.now) <= draft.now:
@@ -65,7 +67,7 @@ def plan(view: View, draft: Draft) -> Answer:
 
 
 def _rest(view: View, draft: Draft) -> Answer:
-    if view.open_actions and not _others_may_go(view):
+    if view.open_actions and not _others_may_go(view, draft):
         return Wait(_wake_at(view, draft))
     if view.run.stop_reason:
         return Next()
@@ -73,11 +75,15 @@ def _rest(view: View, draft: Draft) -> Answer:
     return Next()
 
 
-def _others_may_go(view: View) -> bool:
-    """Only accepted, not yet final writes are open: a call that was approved meanwhile may go."""
+def _others_may_go(view: View, draft: Draft) -> bool:
+    """Only accepted, not yet final writes are open: a call that was approved meanwhile may go,
+    unless a limit lets it wait.
+    """
     if view.run.stop_reason or order.is_uncertain(view):
         return False
-    return any(order.may_start(view, action) for action in view.in_state(A.READY))
+    held = {key for key, found in view.held.items() if found.until > draft.now}
+    ready = [action for action in view.in_state(A.READY) if action.id not in held]
+    return any(order.may_start(view, action) for action in ready)
 
 
 def _is_due(action: ActionJournal, draft: Draft) -> bool:
@@ -167,7 +173,8 @@ def _known(
         last_refused=sent[-1].outcome == OutcomeKind.REFUSED,
         fenced=spec.fenced_sends,
         stopping=view.run.stop_reason is not None,
-        suspended=view.run.state == RunState.SUSPENDED,
+        suspended=view.run.state == RunState.SUSPENDED
+        or bool(view.controls.off_reason(TOOL, action.tool)),
         waits=spec.probe_after,
     )
 
@@ -198,6 +205,8 @@ def _wake_at(view: View, draft: Draft) -> datetime:
     if view.run.state != RunState.SUSPENDED and not view.run.stop_reason:
         times.append(view.run.deadline_at)
         times += [order.retry_at(view, a, draft.now) for a in view.in_state(A.RUNNING)]
-        waiting = view.in_state(*ACTION_UNDECIDED)
+        waiting = view.in_state(A.AWAITING_APPROVAL)
         times += [approval.expires_at for a in waiting if (approval := view.approval_of(a))]
+        ready = view.in_state(A.READY)
+        times += [found.until for a in ready if (found := view.held.get(a.id))]
     return min(times, default=far(draft.now))

@@ -6,18 +6,18 @@ the intent taken by conditional statements, and an older answer rolls the start 
 
 from __future__ import annotations
 
-from functools import partial
-from uuid import UUID
-
-from agentcore.lifecycle import ActionState, ApprovalState
+from agentcore import canonical
+from agentcore.lifecycle import ActionState
+from agentcore.policy import Verdict
 from agentcore.values import AttemptKind
-from approvals import records
 from runs import journal, keys
-from runs.models import ActionJournal
-from runs.steps import asking, order
+from runs.controls import TOOL
+from runs.models import ActionJournal, Incident
+from runs.steps import asking, bound, order
 from runs.steps.base import ToolRequest, context_for
+from runs.steps.bound import Breach
 from runs.steps.judging import judge_again
-from runs.transitions import Draft, StaleDraft
+from runs.transitions import Draft
 from runs.view import View, is_write, spec_of
 from tools.spec import ToolSpec
 
@@ -28,31 +28,92 @@ def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None
     """Draft READY -> RUNNING and describe the call; None when the action was refused instead."""
     spec = spec_of(action)
     if spec is None:
-        deny(draft, action, "TOOL_CHANGED", "the tool is not registered in this version any more")
+        detail = "the tool is not registered in this version any more"
+        _refuse(view, draft, action, Breach("TOOL_CHANGED", detail))
         return None
-    if judge_again(view, draft, action, spec) is None:
+    changed = bound.content_breach(view, action, spec)
+    if changed is not None and changed.reason != "ARGUMENTS_CHANGED":
+        _refuse(view, draft, action, changed)
+        return None
+    if changed is not None or not is_unchanged(action):
+        _refuse_changed(view, draft, action)
+        return None
+    verdict = judge_again(view, draft, action, spec)
+    if verdict is None:
+        bound.end(view, draft, action, Breach(action.reason, action.detail))
+        return None
+    if not _holds(view, draft, action, spec, verdict):
         return None
     if _too_many(view, action, spec):
-        deny(draft, action, "CALL_LIMIT", f"at most {spec.max_calls_per_run} calls in one run")
-        order.void_approval(view, draft, action, cause="refused at execution")
+        detail = f"at most {spec.max_calls_per_run} calls in one run"
+        _refuse(view, draft, action, Breach("CALL_LIMIT", detail))
         return None
-    if is_write(action) and not _may_write(view, draft, action, spec):
+    if is_write(action) and not _may_write(view, draft, action, spec, verdict):
         return None
+    bound.use(view, draft, action)
     draft.move_action(
         action, A.RUNNING, fence=view.run.fence, first_sent_at=action.first_sent_at or draft.now
     )
     return _attempt(view, draft, action, spec)
 
 
-def _may_write(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> bool:
-    """The checks that only a write needs; refuses, or asks a person, where one says no."""
-    if spec.preview_fn is not None:
-        refusal = asking.refusal_of(action) or asking.snapshot_refusal(view, action)
-        if refusal is not None:
-            deny(draft, action, *refusal)
-            order.void_approval(view, draft, action, cause="refused at execution")
+def _holds(
+    view: View, draft: Draft, action: ActionJournal, spec: ToolSpec, verdict: Verdict
+) -> bool:
+    """Whether preview and answer still hold; refuses, or asks a person, where they do not."""
+    if is_write(action) and spec.preview_fn is not None:
+        moved = asking.refusal_of(action) or asking.snapshot_refusal(view, action)
+        if moved is not None:
+            _refuse(view, draft, action, Breach(*moved))
             return False
-    standing = keys.standing_of(view, action, spec, draft.now)
+    breach = bound.answer_breach(view, draft, action, verdict)
+    if breach is not None:
+        return asking.renew(view, draft, action, verdict, breach)
+    if verdict.kind == "ASK" and action.approval_id is None:
+        return asking.ask_late(view, draft, action, verdict)
+    return True
+
+
+def _refuse(view: View, draft: Draft, action: ActionJournal, breach: Breach) -> None:
+    """READY -> DENIED; what it was about is stored on the approval, which is of no use any more."""
+    deny(draft, action, breach.reason, breach.detail)
+    bound.end(view, draft, action, breach)
+
+
+def is_unchanged(action: ActionJournal) -> bool:
+    """Whether what would be sent now is what was judged, stored and, where asked, approved."""
+    try:
+        now = canonical.params_hash(
+            tool=action.tool,
+            tool_version=action.tool_version,
+            tenant=action.tenant,
+            params=action.arguments or {},
+        )
+    except canonical.NotCanonical:
+        return False
+    return now == action.params_hash
+
+
+def _refuse_changed(view: View, draft: Draft, action: ActionJournal) -> None:
+    """The arguments are not those of the hash any more: an incident, and nothing is sent."""
+    detail = "the arguments are not those that were judged and approved"
+    _refuse(view, draft, action, Breach("ARGUMENTS_CHANGED", detail))
+    draft.add(
+        Incident(
+            run_id=action.run_id,
+            action=action,
+            kind="ARGUMENTS_CHANGED",
+            detail=detail,
+            created_at=draft.now,
+        )
+    )
+
+
+def _may_write(
+    view: View, draft: Draft, action: ActionJournal, spec: ToolSpec, verdict: Verdict
+) -> bool:
+    """Takes the intent; refuses, or asks a person, where it has an owner."""
+    standing = keys.standing_of(view, action, spec, draft.now, guess=True)
     match standing:
         case keys.Taken(owner=owner):
             order.void_approval(view, draft, action, cause="refused at execution")
@@ -60,22 +121,12 @@ def _may_write(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) 
             return False
         case keys.Repeat(owner=owner):
             order.void_approval(view, draft, action, cause="it does not name the repeat")
-            asking.request_repeat(view, draft, action, spec, owner)
+            asking.request_repeat(view, draft, action, spec=spec, owner=owner, verdict=verdict)
             return False
         case keys.Free():
             keys.take(view, draft, action=action, free=standing)
     asking.bind_version(draft, action)
-    approval = view.approval_of(action)
-    if approval is not None:
-        draft.also(partial(_consume, approval.id, action.params_hash))
-        approval.state = ApprovalState.CONSUMED
-        draft.log(object="approval", id=str(approval.id), to="CONSUMED", cause="its action starts")
     return True
-
-
-def _consume(approval_id: UUID, params_hash: str) -> None:
-    if not records.consume(approval_id=approval_id, params_hash=params_hash):
-        raise StaleDraft(f"approval {approval_id} is not usable any more")
 
 
 def _too_many(view: View, action: ActionJournal, spec: ToolSpec) -> bool:
@@ -95,10 +146,13 @@ def try_again(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | 
     spec = spec_of(action)
     attempts = view.attempts_of(action)
     ambiguous = journal.joined_state(action, attempts) != A.FAILED
-    if spec is None and ambiguous:
-        journal.to_unknown(
-            draft, action, error_class="tool_changed", detail="", sends=len(attempts)
-        )
+    off = view.controls.off_reason(TOOL, action.tool)
+    if (spec is None or off) and ambiguous:
+        word = "switched_off" if off else "tool_changed"
+        journal.to_unknown(draft, action, error_class=word, detail=off, sends=len(attempts))
+        return None
+    if off:
+        journal.fail_action(draft, action, error_class="switched_off", detail=off)
         return None
     tries = sum(a.lost_at is None for a in attempts)  # dead processes are counted by the run
     if spec is None or (not ambiguous and tries >= journal.max_attempts(action)):
@@ -121,6 +175,8 @@ def resend(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> T
 
 
 def _attempt(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> ToolRequest:
+    if not is_unchanged(action):  # a start was refused; a resend waits for a person
+        raise ValueError(f"action {action.id}: its arguments are not those of its first attempt")
     attempt = journal.add_attempt(
         view, draft, kind=AttemptKind.TOOL, action=action, timeout=spec.timeout
     )

@@ -8,7 +8,7 @@ from agentcore.lifecycle import (
     RunState,
     StopReason,
 )
-from runs import journal
+from runs import journal, outcomes
 from runs.models import ActionJournal
 from runs.steps import dispatch_tools, order, reconciling
 from runs.steps.base import Answer, End
@@ -40,8 +40,15 @@ def plan(view: View, draft: Draft) -> Answer:
         if run.state == RunState.DISPATCHING_TOOLS:
             draft.move_run(RunState.RECONCILING)
         return reconciling.plan(view, draft)
+    note_outcome(view, draft)
     draft.move_run(_ENDS.get(StopReason(run.stop_reason or ""), RunState.FAILED))
     return End()
+
+
+def note_outcome(view: View, draft: Draft) -> None:
+    """What the business has of a run that ends without an answer; a word that is there stays."""
+    if not draft.run.business_outcome:
+        draft.set_run(business_outcome=outcomes.business_outcome(view))
 
 
 def _settle_running(view: View, draft: Draft, action: ActionJournal) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
 
 from agentcore import completion
 from agentcore.canonical import sha256_hex
@@ -11,10 +14,10 @@ from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState, RunState, StopReason
 from agentcore.retries import backoff
 from agentcore.values import AttemptKind, Json, OutcomeKind
-from runs import contexts, failures, guards, journal, outcomes
+from runs import agents, contexts, failures, guards, journal, outcomes
 from runs.account_models import Evidence
 from runs.agents import get_agent
-from runs.models import ActionJournal, Attempt
+from runs.models import ActionJournal, Attempt, Event
 from runs.steps.base import Answer, Call, End, Next, ToolRequest, Wait, context_for, far
 from runs.transitions import Draft
 from runs.view import View, is_write, spec_of
@@ -30,10 +33,12 @@ def plan(view: View, draft: Draft) -> Answer:
     if unchecked:
         return _check(view, draft, unchecked)
     turn = view.turn
-    declaration = get_agent(view.agent.name)
+    model, schema = _output_type(view)
     verdict = completion.check(
         text=turn.text if turn else "",
-        output_model=declaration.output_model if declaration else None,
+        output_model=model,
+        output_schema=schema,
+        languages=agents.languages_in(view.agent.spec),
         open_actions=len(view.live_actions),
         failed_postconditions=tuple(action.tool for action in failed),
         effects=outcomes.effects(view),
@@ -47,12 +52,25 @@ def plan(view: View, draft: Draft) -> Answer:
             return _unverified(view, draft, reason)
 
 
+def _output_type(view: View) -> tuple[type[BaseModel] | None, dict[str, Any] | None]:
+    """(model, schema) of the answer: the declared model while it says what the agent version says,
+    else the frozen schema, which knows no validators of the model's code.
+    """
+    declaration = get_agent(view.agent.name)
+    model = declaration.output_model if declaration is not None else None
+    frozen = view.agent.spec.get("output")
+    if "output" not in view.agent.spec or agents.output_schema(model) == frozen:
+        return model, None
+    return None, frozen
+
+
 def _guarded(view: View, draft: Draft, output: dict[str, Json]) -> Answer:
     """The answer is right by the rules of the runtime; now the agent's own guardrails."""
     match guards.check_output(view, output):
         case Passed():
             outcome = outcomes.business_outcome(view, output)
-            draft.move_run(RunState.COMPLETED, output=output, business_outcome=outcome)
+            draft.set_run(output=output, business_outcome=outcome, reason="")
+            draft.move_run(RunState.COMPLETED)
             return End()
         case Refused(name=name, reason=reason):
             return _missing(view, draft, f"{name}: {reason}")
@@ -142,7 +160,7 @@ def _check(view: View, draft: Draft, actions: list[ActionJournal]) -> Answer:
     for action in actions:
         tried = view.attempts_of(action, AttemptKind.POSTCONDITION)
         journal.mark_lost(draft, [a for a in tried if a.outcome is None and a.lost_at is None])
-        if len(tried) >= MAX_CHECKS:
+        if len(_since_resumed(view, tried)) >= MAX_CHECKS:
             reason = f"{action.tool}: the system of record did not answer {len(tried)} times"
             draft.move_run(RunState.SUSPENDED, resume_to=RunState.VERIFYING, reason=reason)
             return Wait(view.run.deadline_at)
@@ -155,6 +173,15 @@ def _check(view: View, draft: Draft, actions: list[ActionJournal]) -> Answer:
         return Call(tuple(requests))
     draft.move_run(RunState.RETRY_WAIT, resume_to=RunState.VERIFYING)
     return Wait(wake_at)
+
+
+def _since_resumed(view: View, tried: list[Attempt]) -> list[Attempt]:
+    """The tries since a person last let the run go on: then it has as many again."""
+    if len(tried) < MAX_CHECKS:
+        return tried
+    events = Event.objects.filter(run_id=view.run.id, type="run.resumed", data__command="resume")
+    resumed = events.order_by("-seq").first()
+    return [a for a in tried if resumed is None or a.started_at > resumed.created_at]
 
 
 def _request(view: View, draft: Draft, action: ActionJournal) -> ToolRequest:

@@ -8,9 +8,11 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from approvals import records
-from approvals.errors import StaleApproval
+from approvals.errors import ApprovalExpired, StaleApproval
 from approvals.models import Approval
 from tests.factories import force_state, make_waiting
+from tests.runs.control_rows import make_standing
+from tests.runs.rows import NOW
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +73,7 @@ def test_a_decision_needs_an_open_question(act) -> None:
     with pytest.raises(StaleApproval), transaction.atomic():
         act(approval=row)
     late = make_waiting(ttl=timedelta(microseconds=1)).approval
-    with pytest.raises(StaleApproval), transaction.atomic():
+    with pytest.raises(ApprovalExpired), transaction.atomic():
         act(approval=late)
     other = make_waiting().approval
     other.params_hash = "0" * 64
@@ -145,3 +147,18 @@ def test_without_a_transaction_nothing_is_written() -> None:
         with pytest.raises(RuntimeError, match="transaction"):
             call()
     assert state_of(row) == "PENDING"
+
+
+@pytest.mark.requirement("R46")
+@pytest.mark.parametrize(
+    "ended",
+    [{"uses": 5}, {"revoked_at": NOW}, {"expires_at": NOW - timedelta(days=9999)}],
+    ids=["used up", "revoked", "out of time"],
+)
+def test_a_standing_approval_that_has_ended_is_not_used(ended: dict[str, object]) -> None:
+    live = make_standing(revoked_at=None, revoked_by="", revoke_reason="")
+    assert records.use_standing(standing_id=live.pk)
+    live.refresh_from_db()
+    assert live.uses == 3
+    over = make_standing(**{"revoked_at": None, **ended})
+    assert not records.use_standing(standing_id=over.pk)

@@ -10,13 +10,13 @@ import pytest
 from django.test import override_settings
 
 from runs.models import Run
-from runs.transitions import locked_run
 from tests.runs.acting import (
     TO_THE_TURN,
     Downstream,
     action,
     actions,
     attempts,
+    decide,
     go,
     later,
     propose_run,
@@ -240,6 +240,20 @@ def test_a_write_refuses_arguments_that_rest_on_another_snapshot(
         assert shop.sent[0].resource_version == "7"
 
 
+@pytest.mark.requirement("R113")
+def test_reads_of_two_snapshots_are_no_ground_for_a_write(shop: Downstream) -> None:
+    """One of the two reads is right; nobody knows from which of them the arguments are."""
+    seen = ["6", "7"]
+    look = read_tool(lambda: {"version": seen.pop()}, resource=door)
+    put = write_tool(shop, resource=door, preview=lambda: Preview("", version="7"))
+    run = propose_run((look, {"what": "a"}), (look, {"what": "b"}), (put, {"what": "a"}))
+    go(run)
+    row = action(run, 2)
+    assert (row.state, row.reason) == ("DENIED", "SNAPSHOT_CHANGED")
+    assert "read at 6, 7" in row.detail
+    assert shop.sent == []
+
+
 def test_a_runs_own_write_moves_the_version_and_is_no_other_snapshot(shop: Downstream) -> None:
     now = [7]
     look = read_tool(lambda: {"version": now[0]}, resource=door)
@@ -260,13 +274,7 @@ def test_a_compensation_is_an_action_like_any_other(shop: Downstream) -> None:
     run = propose_run((pay, {"what": "a"}), (back, {"what": "a"}))
     go(run)
     assert states(run) == ["SUCCEEDED", "AWAITING_APPROVAL"], "judged by its own rule"
-    with locked_run(run, actor="user:1", event="approval.decided") as draft:
-        from approvals import records, selectors
-
-        row = action(run, 1)
-        records.approve(approval=selectors.locked(approval_id=row.approval_id))
-        draft.move_action(row, "READY")  # type: ignore[arg-type]
-        draft.set_run(wake_at=draft.now)
+    decide(run, 1)
     go(run, inline=TO_THE_TURN)
     assert states(run) == ["SUCCEEDED", "SUCCEEDED"], "what was compensated stays done"
     told = json.loads(action(run, 1).observation or "")

@@ -21,6 +21,7 @@ from tests.runs.acting import (
     Downstream,
     action,
     attempts,
+    decide,
     go,
     incidents,
     later,
@@ -231,7 +232,7 @@ def test_without_a_contract_a_person_is_asked_at_once(shop: Downstream, probe: b
     )
     run = propose_run((pay, {"what": "a"}))
     go(run)
-    _approve(run)
+    decide(run)
     go(run)
     assert (state_of(run), states(run)) == ("RECONCILING", ["NEEDS_HUMAN"])
     later(run, days=20)
@@ -243,21 +244,10 @@ def test_without_a_contract_also_a_provable_no_send_is_the_only_attempt(shop: Do
     pay = write_tool(shop, contract=NoContract(), approval=Approval.always(role="boss"))
     run = propose_run((pay, {"what": "a"}))
     go(run)
-    _approve(run)
+    decide(run)
     go(run)
     later(run, seconds=60)
     assert (states(run), len(shop.sent)) == (["FAILED"], 1)
-
-
-def _approve(run: Any) -> None:
-    from approvals import records, selectors
-    from runs.transitions import locked_run
-
-    with locked_run(run, actor="user:1", event="approval.decided") as draft:
-        row = action(run)
-        records.approve(approval=selectors.locked(approval_id=row.approval_id))
-        draft.move_action(row, "READY")  # type: ignore[arg-type]
-        draft.set_run(wake_at=draft.now)
 
 
 @pytest.mark.requirement("R51")

@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 
 from agentcore.lifecycle import ACTION_TERMINAL, ActionState
+from agentcore.reconciling import Ground, Verdict
 from agentcore.values import AttemptOutcome, Found, OutcomeKind
+from approvals.models import Approval as Asked
 from runs import journal, services, transitions
 from runs.calls import _probe_outcome
 from runs.journal import Result
 from runs.models import Event, Run
-from runs.transitions import locked_run
+from tests.factories import real_decider
 from tests.runs.acting import (
     Downstream,
     action,
@@ -29,6 +31,7 @@ from tests.runs.acting import (
     write_tool,
 )
 from tests.runs.rows import unguarded
+from tests.unknown import GRACE
 from tools import Approval
 
 A, O = ActionState, OutcomeKind  # noqa: E741
@@ -112,11 +115,17 @@ def _against(shop: Downstream, state: ActionState, kind: OutcomeKind) -> None:
 
 @pytest.mark.requirement("R110")
 def test_a_second_success_with_another_reference_is_an_incident(shop: Downstream) -> None:
-    for reference, expected in (("ref-1", []), ("", []), ("ref-2", ["CONTRADICTION"])):
+    cases = [
+        ("ref-1", "ref-1", []),
+        ("ref-1", "", []),
+        ("ref-1", "ref-2", ["CONTRADICTION"]),
+        ("", "ref-2", []),  # who settled it named none, so nothing contradicts
+    ]
+    for known, reference, expected in cases:
         run = _in_state(shop, A.SUCCEEDED)
         with unguarded():
             row = action(run)
-            type(row).objects.filter(pk=row.pk).update(downstream_ref="ref-1")
+            type(row).objects.filter(pk=row.pk).update(downstream_ref=known)
         _arrive(run, AttemptOutcome(O.SUCCESS, {"id": "r"}, reference=reference))
         assert incidents(run) == expected
 
@@ -140,7 +149,8 @@ def test_a_late_probe_that_found_it_counts_too(shop: Downstream, state: ActionSt
 
     final = state in FINAL
     assert states(run) == [state if final else "SUCCEEDED"]
-    assert incidents(run) == (["CONTRADICTION"] if final else [])
+    against = final and state is not A.SUCCEEDED
+    assert incidents(run) == (["CONTRADICTION"] if against else [])
     assert attempts(row, "PROBE")[0].outcome == "SUCCESS"
 
 
@@ -184,13 +194,13 @@ def test_a_success_after_the_approval_of_another_action(shop: Downstream) -> Non
     run = propose_run((pay, {"what": "a"}), (asked, {"what": "b"}))
 
     def approve() -> None:
-        from approvals import records, selectors
-
-        with locked_run(run, actor="user:1", event="approval.decided") as draft:
-            row = action(run, 1)
-            records.approve(approval=selectors.locked(approval_id=row.approval_id))
-            draft.move_action(row, A.READY)
-            draft.set_run(wake_at=draft.now)
+        asked = Asked.objects.get(run_id=run)
+        services.decide_approval(
+            approval_id=asked.id,
+            params_hash=asked.params_hash,
+            decision="APPROVE",
+            decider=real_decider("user:boss", roles=("boss",)),
+        )
 
     _late_success(shop, run, approve)
     assert states(run) == ["SUCCEEDED", "SUCCEEDED"]
@@ -216,11 +226,15 @@ def test_a_success_after_a_human_verdict(shop: Downstream) -> None:
     def judge() -> None:
         pass_time(run, minutes=1)
         go(run)
-        with locked_run(run, actor="user:1", event="action.reconciled") as draft:
-            row = action(run)
-            journal.needs_human(draft, row, reason="TEST", detail="")
-            journal.fail_action(draft, row, error_class="HUMAN_VERDICT", detail="not there")
-            draft.set_run(wake_at=draft.now)
+        row = action(run)
+        services.record_verdict(
+            action_id=row.id,
+            action_revision=row.revision,
+            verdict=Verdict.EFFECT_DOES_NOT_EXIST,
+            person=GRACE,
+            evidence_text="they say that the key is used up",
+            ground=Ground.KEY_CLOSED,
+        )
 
     _late_success(shop, run, judge)
 

@@ -20,6 +20,7 @@ from tests.runs.acting import (
     Downstream,
     action,
     attempts,
+    decide,
     go,
     later,
     pass_time,
@@ -218,7 +219,6 @@ def test_reads_and_retries_of_the_reply_go_on_beside_an_unknown_write(shop: Down
 
 @pytest.mark.requirement("R45")
 def test_an_approved_call_goes_while_another_is_only_not_final(shop: Downstream) -> None:
-    from approvals import records, selectors
 
     shop.behaves = ["accepted"]
     pay = write_tool(shop, probe=False)
@@ -226,11 +226,7 @@ def test_an_approved_call_goes_while_another_is_only_not_final(shop: Downstream)
     run = propose_run((pay, {"what": "a"}), (send, {"what": "a"}))
     go(run)
     assert (state_of(run), states(run)) == ("RECONCILING", ["PENDING", "AWAITING_APPROVAL"])
-    with locked_run(run, actor="user:1", event="approval.decided") as draft:
-        row = action(run, 1)
-        records.approve(approval=selectors.locked(approval_id=row.approval_id))
-        draft.move_action(row, "READY")  # type: ignore[arg-type]
-        draft.set_run(wake_at=draft.now)
+    decide(run, 1)
     go(run)
     assert (state_of(run), states(run)) == ("RECONCILING", ["PENDING", "SUCCEEDED"])
 

@@ -12,10 +12,10 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 
 from runs.access_models import ApiToken
-from runs.api.auth import token_hash
+from runs.api.auth import api_user, token_hash
 from runs.models import Run
 from runs.selectors import database_clock
-from tests.runs.api_support import Api, assert_problem, declare_agent, make_token
+from tests.runs.api_support import AGENT, Api, assert_problem, declare_agent, make_token
 
 pytestmark = pytest.mark.django_db
 
@@ -151,9 +151,31 @@ def test_expiry_tenant_and_tool_scopes() -> None:
     assert row.expires_at == row.created_at + timedelta(days=30)
 
 
+def test_agents_and_roles_of_a_token() -> None:
+    scopes = (
+        "--scope",
+        "runs:write",
+        "--scope",
+        "approvals:decide",
+        "--scope",
+        "role:Finance",
+    )
+    secret, notes = _command("create", "desk", *scopes, "--agent", AGENT)
+    assert "no group 'Finance'" in notes
+    row = ApiToken.objects.get()
+    assert (row.agents, api_user(row).decider.roles) == ([AGENT], frozenset({"Finance"}))
+    assert Api(secret).post_run().status_code == 201
+    ApiToken.objects.update(agents=["another"])
+    assert_problem(Api(secret).post_run(), 403, "agent_forbidden")
+    listed, _ = _command("list")
+    assert "agents: another" in listed
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (("create", "desk", "--scope", "runs:read", "--agent", "nobody"), "no agent 'nobody'"),
+        (("create", "desk", "--scope", "role:"), "role:NAME"),
         (("create", "desk"), "at least one --scope"),
         (("create", "desk", "--scope", "run:write"), "runs:write"),
         (("create", "desk", "--scope", "A b"), "is not a scope"),

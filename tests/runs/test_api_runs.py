@@ -65,8 +65,14 @@ def test_a_started_run_is_answered_whole(api: Api) -> None:
             "reasoning_tokens": 0,
         },
         "budget": {
-            "limits": {"max_turns": 6, "max_actions": 4, "deadline_at": run["deadline_at"]},
-            "used": {"turns": 0, "actions": 0},
+            "limits": {
+                "max_turns": 6,
+                "max_actions": 4,
+                "max_tokens": None,
+                "max_cost": None,
+                "deadline_at": run["deadline_at"],
+            },
+            "used": {"turns": 0, "actions": 0, "tokens": 0, "cost": "0.000000 USD"},
         },
         "turns": 0,
         "actions_summary": {},
