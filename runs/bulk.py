@@ -1,8 +1,9 @@
 """Bulk operations: one verb for a frozen set of runs, confirmed by its count.
 
 Making one freezes the ids and says what would become of each. Starting it needs the token of that
-answer and the typed count. Workers then do one run after the other, each in its own transaction and
-through the same use case as a single request; aborting stops before the next one.
+answer and the typed count. Workers then do one run after the other through the same use case as a
+single request, and note it in that use case's own transaction: a process that dies leaves the run
+either done and noted, or to be done by another one. Aborting stops before the next run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from agentcore.canonical import sha256_hex
 from runs import listing, services
@@ -24,7 +25,7 @@ from runs.models import Run
 from runs.once import Within
 from runs.refusals import Refused, invalid
 from runs.rest_models import BulkItem, BulkOperation
-from runs.selectors import database_clock
+from runs.selectors import BEGUN, Begun, database_clock
 from runs.starting import Caller
 
 log = logging.getLogger(__name__)
@@ -33,23 +34,26 @@ MOST = 1000
 """Runs of one operation."""
 CONFIRM_WITHIN = timedelta(minutes=30)
 
-Act = Callable[[Caller, Run, str], object]
+Act = Callable[[Caller, Run, str, Within], object]
 
 
-def _cancel(caller: Caller, run: Run, reason: str) -> object:
-    return services.cancel_run(run_id=run.id, actor=caller.principal, reason=reason)
+def _cancel(caller: Caller, run: Run, reason: str, within: Within) -> object:
+    actor = caller.principal
+    return services.cancel_run(run_id=run.id, actor=actor, reason=reason, within=within)
 
 
-def _pause(caller: Caller, run: Run, reason: str) -> object:
-    return services.pause_run(run_id=run.id, actor=caller.principal, reason=reason)
+def _pause(caller: Caller, run: Run, reason: str, within: Within) -> object:
+    actor = caller.principal
+    return services.pause_run(run_id=run.id, actor=actor, reason=reason, within=within)
 
 
-def _resume(caller: Caller, run: Run, reason: str) -> object:
-    return services.resume_run(run_id=run.id, actor=caller.principal, reason=reason)
+def _resume(caller: Caller, run: Run, reason: str, within: Within) -> object:
+    actor = caller.principal
+    return services.resume_run(run_id=run.id, actor=actor, reason=reason, within=within)
 
 
-def _retry(caller: Caller, run: Run, reason: str) -> object:  # noqa: ARG001  (one shape for all)
-    return services.retry_run(caller=caller, run=run)
+def _retry(caller: Caller, run: Run, reason: str, within: Within) -> object:  # noqa: ARG001
+    return services.retry_run(caller=caller, run=run, within=within)
 
 
 VERBS: dict[str, tuple[str, Act]] = {
@@ -185,36 +189,67 @@ def check_scope(caller: Caller, verb: str) -> None:
 
 
 def run_due_bulk(*, limit: int = 50) -> int:
-    """Do up to `limit` runs of operations that are running; how many were done.
-
-    Each item is taken under its operation's lock, so that two processes never do one twice, and an
-    abort takes hold before the next.
-    """
+    """Do up to `limit` runs of operations that are running; how many were done."""
     done = 0
     while done < limit and _do_next():
         done += 1
     return done
 
 
+class _NotMine(Exception):  # noqa: N818  (not a fault)
+    """Another process has done the item, or the operation was aborted."""
+
+
+class _Noted:
+    """`Within` of an item's use case: taken under lock, and noted, in that transaction."""
+
+    def __init__(self, item: BulkItem) -> None:
+        self._item = item
+
+    def begin(self) -> Begun:
+        with connection.cursor() as cursor:
+            cursor.execute(_TAKE, [self._item.pk])
+            row = cursor.fetchone()
+        if row is None:
+            raise _NotMine
+        return Begun(*row)
+
+    def end(self, outcome: Any, *, run_id: UUID | None) -> None:  # noqa: ARG002  (as `Within`)
+        _note(self._item, outcome="DONE")
+
+
+_TAKE = f"""
+    SELECT {BEGUN} FROM runs_bulkitem i JOIN runs_bulkoperation o ON o.id = i.operation_id
+    WHERE i.id = %s AND i.outcome = 'PENDING' AND o.status = 'RUNNING'
+    FOR NO KEY UPDATE OF i FOR SHARE OF o
+"""  # noqa: S608  (a text of ours)
+
+
 def _do_next() -> bool:
+    """Do one item; False when nothing is left that another process is not at."""
     with transaction.atomic(durable=True):
-        rows = BulkOperation.objects.select_for_update(no_key=True, skip_locked=True)
-        operation = rows.filter(status="RUNNING").order_by("id").first()
+        operations = BulkOperation.objects.select_for_update(no_key=True, skip_locked=True)
+        operation = operations.filter(status="RUNNING").order_by("id").first()
         if operation is None:
             return False
-        item = operation.items.filter(outcome="PENDING").order_by("ordinal").first()
+        pending = operation.items.filter(outcome="PENDING").order_by("ordinal")
+        item = pending.select_for_update(no_key=True, skip_locked=True).first()
+        if item is None and pending.exists():
+            return False
         if item is None:
             _save(operation, status="COMPLETED", ended_at=database_clock())
             return True
-        # Marked before it is done: a process that dies here leaves it to be read, not repeated.
-        _item(item, outcome="DONE", code="started")
-    code, detail = _do(operation, item)
-    _item(item, outcome="REFUSED" if code else "DONE", code=code, detail=detail[:300])
+    try:
+        code, detail = _do(operation, item)
+    except _NotMine:
+        return True
+    if code:
+        _note(item, outcome="REFUSED", code=code, detail=detail[:300])
     return True
 
 
 def _do(operation: BulkOperation, item: BulkItem) -> tuple[str, str]:
-    """(code, detail) of a refusal, ("", "") when it was done."""
+    """(code, detail) of a refusal, ("", "") when it was done. Raises `_NotMine`."""
     caller = Caller(
         tenant=operation.tenant,
         principal=operation.started_by,
@@ -224,9 +259,13 @@ def _do(operation: BulkOperation, item: BulkItem) -> tuple[str, str]:
     if run is None:
         return "not_found", "the run is not there"
     try:
-        VERBS[operation.verb][1](caller, run, operation.reason)
+        VERBS[operation.verb][1](caller, run, operation.reason, _Noted(item))
+    except _NotMine:
+        raise
     except Refused as refused:
         return refused.code, refused.detail
+    except (OperationalError, InterfaceError):
+        raise  # it may have been done, and noted: the next pass looks
     except Exception as error:
         log.exception("bulk operation %s, run %s", operation.id, item.run_id)
         return "internal_error", type(error).__name__
@@ -236,8 +275,10 @@ def _do(operation: BulkOperation, item: BulkItem) -> tuple[str, str]:
     return "", ""
 
 
-def _item(item: BulkItem, **fields: Any) -> None:
-    BulkItem.objects.filter(pk=item.pk).update(**fields, done_at=database_clock())
+def _note(item: BulkItem, **fields: Any) -> None:
+    """Write what became of an item, once."""
+    rows = BulkItem.objects.filter(pk=item.pk, outcome="PENDING")
+    rows.update(**fields, done_at=database_clock())
 
 
 def _locked(caller: Caller, operation_id: UUID) -> BulkOperation | None:

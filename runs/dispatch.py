@@ -2,7 +2,8 @@
 
 A hint may be lost, doubled or late; the row decides and the sweep delivers. So publishing never
 fails its caller, is bounded by socket timeouts, and pauses after a failure instead of holding
-every caller for a time-out.
+every caller for a time-out. What follows a commit of a request is published by a thread of its own:
+the answer does not wait for the broker.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from celery import chain, current_app
+from celery import current_app
 from celery.utils import uuid as task_uuid
 from django.db import transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import STEPS, RunState, step_of
 from runs import isolation
+from runs.background import Background
 from runs.models import Run
 
 log = logging.getLogger(__name__)
@@ -35,18 +39,34 @@ TASKS = {
 HINT_EXPIRES = 600
 PRIORITY_NEW, PRIORITY_CONTINUATION = 9, 0
 PAUSE_AFTER_FAILURE = 5.0
+WAITING = 1000
+"""Hints that may wait for the thread of a process; the sweep delivers what is dropped."""
+DRAIN_SECONDS = 2.0
+PUBLISH_EVERY = 0.05
+"""Seconds between two batches of a process that starts many runs."""
 
 _paused_until = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    run_id: UUID
+    revision: int
+    step: str
+    priority: int
+    alone: bool
+
+
 def hint_on_commit(run: Run) -> None:
-    """Publish a hint for `run` once the open transaction has committed. Never raises."""
-    run_id, revision, step = run.id, run.revision, step_of_run(run)
-    priority = PRIORITY_NEW if run.state == RunState.QUEUED else PRIORITY_CONTINUATION
-    alone = isolation.is_isolated(run.claims)
-    transaction.on_commit(
-        lambda: _publish_quietly(run_id, revision, step, priority, alone=alone), robust=True
+    """Publish a hint for `run` soon after the open transaction has committed. Never raises."""
+    found = _Hint(
+        run_id=run.id,
+        revision=run.revision,
+        step=step_of_run(run),
+        priority=PRIORITY_NEW if run.state == RunState.QUEUED else PRIORITY_CONTINUATION,
+        alone=isolation.is_isolated(run.claims),
     )
+    transaction.on_commit(lambda: _sender.put(found), robust=True)
 
 
 def hint(*, run_id: UUID, revision: int, step: str, new: bool = False, alone: bool = False) -> bool:
@@ -55,7 +75,7 @@ def hint(*, run_id: UUID, revision: int, step: str, new: bool = False, alone: bo
     `alone`: to the worker that drives one run at a time, and only this step.
     """
     priority = PRIORITY_NEW if new else PRIORITY_CONTINUATION
-    return _publish_quietly(run_id, revision, step, priority, alone=alone)
+    return _publish_quietly([_Hint(run_id, revision, step, priority, alone)])
 
 
 def step_of_run(run: Run) -> str:
@@ -78,37 +98,68 @@ def links_done(*, remaining: Sequence[str], due: str | None) -> int:
     return remaining.index(due)
 
 
-def _publish_quietly(run_id: UUID, revision: int, step: str, priority: int, *, alone: bool) -> bool:
+def _publish_quietly(found: Sequence[_Hint]) -> bool:
     global _paused_until  # noqa: PLW0603  (one broker a process)
     if time.monotonic() < _paused_until:
         return False
     try:
         failpoints.hit("hint.before_publish")
-        _publish(run_id, revision, step, priority, alone=alone)
+        _publish(found)
         failpoints.hit("hint.after_publish")
-    except Exception as error:  # noqa: BLE001  (it says nothing about the run: the sweep delivers)
+    except Exception as error:  # noqa: BLE001  (it says nothing about the runs: the sweep delivers)
         _paused_until = time.monotonic() + PAUSE_AFTER_FAILURE
-        log.warning("hint for run %s not published, the sweep will: %s", run_id, error)
+        runs = ", ".join(str(item.run_id) for item in found[:3])
+        log.warning("%d hints not published, the sweep will (%s): %s", len(found), runs, error)
         return False
     return True
 
 
-def _publish(run_id: UUID, revision: int, step: str, priority: int, *, alone: bool) -> None:
-    links = (step,) if alone else tail_from(step)
-    first, *rest = (
-        current_app.signature(TASKS[name], queue=isolation.QUEUE if alone else name)
-        for name in links
-    )
-    first = first.clone(args=([str(run_id), revision],))
-    options: dict[str, Any] = {
-        "task_id": task_uuid(),
-        "expires": HINT_EXPIRES,
-        "priority": priority,
-    }
-    if rest:
-        chain(first, *rest).apply_async(**options)
-    else:
-        first.apply_async(**options)
+_sender: Background[_Hint] = Background(
+    name="hints",
+    handle=_publish_quietly,
+    limit=WAITING,
+    patience=DRAIN_SECONDS,
+    every=PUBLISH_EVERY,
+)
+
+
+def drain() -> bool:
+    """Wait until the hints of this process are published; also done when the process ends."""
+    return _sender.drain()
+
+
+def _publish(found: Sequence[_Hint]) -> None:
+    """Each as one message, the first link with the rest of the chain; all in one round trip.
+
+    What is left out here (a client for each message, a declaration of the queue, texts of the
+    arguments) is half of what a message costs.
+    """
+    with current_app.producer_or_acquire() as producer, producer.batch():
+        for item in found:
+            current_app.send_task(
+                TASKS[item.step],
+                args=([str(item.run_id), item.revision],),
+                argsrepr="",
+                kwargsrepr="",
+                chain=None if item.alone else _links_after(item.step),
+                queue=isolation.QUEUE if item.alone else item.step,
+                declare=(),  # a queue is a list, which begins with its first message
+                task_id=task_uuid(),
+                expires=HINT_EXPIRES,
+                priority=item.priority,
+                producer=producer,
+                add_to_parent=False,
+            )
+
+
+@cache
+def _links_after(step: str) -> list[dict[str, Any]] | None:
+    """The chain behind `step` as the protocol has it: signatures, the next link last.
+
+    Kept, since making a chain anew for each hint takes longer than to send it.
+    """
+    names = reversed(tail_from(step)[1:])
+    return [dict(current_app.signature(TASKS[name], queue=name)) for name in names] or None
 
 
 def backlog(*queues: str) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -16,9 +16,10 @@ from django.db import IntegrityError, connection
 
 from agentcore.values import Json
 from approvals.errors import DecisionError
+from runs import sql
 from runs.access_models import IdempotencyRecord
 from runs.refusals import Refused
-from runs.selectors import database_clock
+from runs.selectors import BEGUN, Begun, database_clock
 
 KEEP_FOR = timedelta(days=30)
 """How long a stored answer is given again."""
@@ -51,10 +52,14 @@ class Answer:
     replayed: bool
 
 
+class KeyKnown(Exception):  # noqa: N818  (an answer, not a fault)
+    """An earlier request with this key was answered: this one's transaction writes nothing."""
+
+
 class Within(Protocol):
     """What a use case calls inside its transaction."""
 
-    def begin(self) -> None: ...
+    def begin(self) -> Begun: ...
     def end(self, outcome: Any, *, run_id: UUID | None) -> None: ...
 
 
@@ -64,31 +69,35 @@ class Guard:
     def __init__(self, once: Once) -> None:
         self.once = once
         self.answer: Answer | None = None
+        self._now: datetime | None = None
 
-    def begin(self) -> None:
-        """Hold the key until the transaction ends. Raises `Refused`."""
-        take_key(once=self.once)
+    def begin(self) -> Begun:
+        """Hold the key until the transaction ends.
+
+        Raises `KeyKnown`, which `answered_once` turns into the stored answer, and `Refused`.
+        """
+        begun = take_key(once=self.once)
+        self._now = begun.now
+        return begun
 
     def end(self, outcome: Any, *, run_id: UUID | None) -> None:
         status, body = self.once.answer(outcome)
-        store(once=self.once, status=status, body=body, run_id=run_id)
+        now = self._now or database_clock()
+        store(once=self.once, status=status, body=body, run_id=run_id, now=now)
         self.answer = Answer(status, body, str(run_id), replayed=False)
 
 
 def answered_once(*, once: Once, act: Callable[[Guard], object]) -> Answer:
     """Run a use case unless an earlier request with this key did; its answer or the stored one.
 
-    Raises what the use case raises, and `Refused` (idempotency_key_reused,
-    idempotency_in_progress).
+    The stored answer is looked up only when the use case did not go through: new requests, which
+    are nearly all, do not pay for it. Raises what the use case raises, and `Refused`
+    (idempotency_key_reused, idempotency_in_progress).
     """
-    stored = stored_answer(once=once)
-    if stored is not None:
-        return stored
     guard = Guard(once)
     try:
         act(guard)
-    except (IntegrityError, Refused, DecisionError):
-        # Perhaps another request with this key was answered since we looked.
+    except (KeyKnown, IntegrityError, Refused, DecisionError):
         stored = stored_answer(once=once)
         if stored is None:
             raise
@@ -117,24 +126,44 @@ def stored_answer(*, once: Once) -> Answer | None:
     return Answer(status=record.status, body=record.body, run_id=str(record.run_id), replayed=True)
 
 
-def take_key(*, once: Once) -> None:
-    """Hold the key until the transaction ends, or refuse at once when another request holds it."""
-    name = f"idempotency\n{once.principal}\n{once.method}\n{once.route}\n{once.key}"
+_TAKE = f"""
+    SELECT pg_try_advisory_xact_lock(hashtextextended(%(name)s, 0)), EXISTS (
+        SELECT 1 FROM runs_idempotencyrecord WHERE principal = %(principal)s
+        AND method = %(method)s AND route = %(route)s AND key = %(key)s), {BEGUN}
+"""  # noqa: S608  (a text of ours)
+
+
+def take_key(*, once: Once) -> Begun:
+    """Hold the key until the transaction ends. One statement, which also reads what else is needed.
+
+    Raises `KeyKnown` when an earlier request was answered, and `Refused` at once while another one
+    holds the key. One that was answered between the two looks is found by `store`.
+    """
+    values = {
+        "principal": once.principal,
+        "method": once.method,
+        "route": once.route,
+        "key": once.key,
+    }
+    name = "\n".join(["idempotency", *values.values()])
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
-        row = cursor.fetchone()
-    if not row or not row[0]:
+        cursor.execute(_TAKE, {**values, "name": name})
+        held, known, *rest = cursor.fetchone()
+    if known:
+        raise KeyKnown
+    if not held:
         raise Refused(
             code="idempotency_in_progress",
             detail="A request with this Idempotency-Key is being answered. Send it again after "
             "the time in Retry-After.",
             retry_after=1,
         )
+    return Begun(*rest)
 
 
-def store(*, once: Once, status: int, body: Json, run_id: UUID | None) -> None:
+def store(*, once: Once, status: int, body: Json, run_id: UUID | None, now: datetime) -> None:
     """Write the answer into the open transaction. Raises IntegrityError for a key in use."""
-    IdempotencyRecord.objects.create(
+    row = IdempotencyRecord(
         principal=once.principal,
         method=once.method,
         route=once.route,
@@ -143,8 +172,9 @@ def store(*, once: Once, status: int, body: Json, run_id: UUID | None) -> None:
         status=status,
         body=body,
         run_id=run_id,
-        created_at=database_clock(),
+        created_at=now,
     )
+    sql.insert([row])
 
 
 def forget_old(*, limit: int = 1000) -> int:

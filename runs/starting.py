@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from agentcore.budgets import Budget
+from agentcore.budgets import Budget, dollars, micros
 from agentcore.values import Json
 from runs.refusals import FieldError, Refused, invalid
 
@@ -32,10 +32,15 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class BudgetRequest:
-    """Limits that the caller wants; None keeps the agent's. They may only lower."""
+    """Limits that the caller wants; None keeps the agent's. They may only lower.
+
+    `max_cost` in micros: millionths of a US dollar.
+    """
 
     max_turns: int | None = None
     max_actions: int | None = None
+    max_tokens: int | None = None
+    max_cost: int | None = None
     deadline_at: datetime | None = None
 
 
@@ -60,11 +65,16 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the run may use: turns, actions, and the absolute end of its time."""
+    """What the run may use: turns, actions, and the absolute end of its time.
+
+    `max_tokens` and `max_cost` (micros): None leaves the limit, if any, of the agent version.
+    """
 
     max_turns: int
     max_actions: int
     deadline_at: datetime
+    max_tokens: int | None = None
+    max_cost: int | None = None
 
 
 def limits_of(*, budget: Budget, asked: BudgetRequest, now: datetime) -> Limits:
@@ -85,16 +95,28 @@ def limits_of(*, budget: Budget, asked: BudgetRequest, now: datetime) -> Limits:
         max_turns=_lowered("/budget/max_turns", asked.max_turns, budget.turns),
         max_actions=_lowered("/budget/max_actions", asked.max_actions, budget.actions),
         deadline_at=deadline,
+        max_tokens=_limited("/budget/max_tokens", asked.max_tokens, budget.tokens, str),
+        max_cost=_limited(
+            "/budget/max_cost",
+            asked.max_cost,
+            micros(budget.cost) if budget.cost else None,
+            dollars,
+        ),
     )
 
 
 def _lowered(pointer: str, asked: int | None, limit: int) -> int:
-    if asked is None:
-        return limit
-    if asked > limit:
-        raise invalid(
-            pointer, "above_limit", f"may only lower the agent's limit of {limit}, not raise it."
-        )
+    found = _limited(pointer, asked, limit, str)
+    return limit if found is None else found
+
+
+def _limited(
+    pointer: str, asked: int | None, limit: int | None, shown: Callable[[int], str]
+) -> int | None:
+    """What is asked for; raises `Refused` when that is above a limit of the agent."""
+    if asked is not None and limit is not None and asked > limit:
+        detail = f"may only lower the agent's limit of {shown(limit)}, not raise it."
+        raise invalid(pointer, "above_limit", detail)
     return asked
 
 

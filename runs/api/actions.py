@@ -167,6 +167,15 @@ def _attempt(attempt: Attempt) -> AttemptShape:
     )
 
 
+def action_or_404(request: Request, text: str) -> ActionJournal:
+    """The action of a path. Raises `Refused` (not_found)."""
+    wanted = id_of("act", text, what="action")
+    row = listing.actions_seen_by(caller_of(request)).filter(id=wanted).first()
+    if row is None:
+        raise missing("action")
+    return row
+
+
 def _listed(rows: list[ActionJournal], more: bool) -> Response:
     attempts = listing.attempts_of(action_ids=[row.id for row in rows])
     return Response(list_json([action_json(row, attempts[row.id]) for row in rows], more))
@@ -251,8 +260,5 @@ class ActionView(ApiView):
     )
     def get(self, request: Request, action_id: str) -> Response:
         no_parameters(request)
-        wanted = id_of("act", action_id, what="action")
-        row = listing.actions_seen_by(caller_of(request)).filter(id=wanted).first()
-        if row is None:
-            raise missing("action")
+        row = action_or_404(request, action_id)
         return Response(action_json(row, listing.attempts_of(action_ids=[row.id])[row.id]))

@@ -31,9 +31,16 @@ from runs.api.base import ApiView
 from runs.api.ids import parse_id, public_id
 from runs.api.pagination import cursor_of, list_json
 from runs.api.schemas import ListShape, Question, Shape, example
+from runs.editing import Edited
+from runs.once import Guard
+from runs.refusals import invalid
 
 STATES = tuple(str(state).lower() for state in ApprovalState)
-CHOICES: dict[str, Literal["APPROVE", "REJECT"]] = {"approve": "APPROVE", "reject": "REJECT"}
+CHOICES: dict[str, Literal["APPROVE", "REJECT", "RESPOND"]] = {
+    "approve": "APPROVE",
+    "reject": "REJECT",
+    "respond": "RESPOND",
+}
 
 
 class DecisionCreate(Question):
@@ -41,10 +48,16 @@ class DecisionCreate(Question):
 
     model_config = example(decision="reject", params_hash="0" * 64, reason="Too much.")
 
-    decision: Literal["approve", "reject"]
+    decision: Literal["approve", "reject", "respond", "edit"]
     params_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     reason: Annotated[str, StringConstraints(max_length=2000)] = Field(
-        default="", description="Needed to reject: the model is shown it."
+        default="", description="Needed to reject (the model is shown it) and to edit."
+    )
+    message: Annotated[str, StringConstraints(max_length=2000)] = Field(
+        default="", description="`respond`: the answer that the model gets in place of the tool's."
+    )
+    arguments: dict[str, JsonValue] | None = Field(
+        default=None, description="`edit`: the arguments to change; the others stay."
     )
 
 
@@ -69,12 +82,19 @@ class Approval(Shape):
     params_hash: str
     policy: str
     policy_version: str
-    role: str | None
+    policy_reason: str | None
+    high_risk: bool = Field(description="Deciding it takes the permission for that.")
+    role: str | None = Field(description="Several groups with commas: one is in each of them.")
     required_count: int
     decisions: list[VoteShape]
     allowed_decisions: list[str]
     impact: JsonValue = Field(description="What the system of record said it would change.")
     requester: str
+    editor: str | None = Field(description="Who changed the arguments; decides nothing about them.")
+    supersedes: str | None = Field(description="The question before this one.")
+    claimed_by: str | None
+    claimed_until: datetime | None
+    revalidation: JsonValue = Field(description="What the check at the start of the action said.")
     expires_at: datetime
     created_at: datetime
     decided_at: datetime | None
@@ -97,6 +117,7 @@ class Decision(Shape):
     votes: int
     required_count: int
     already: bool
+    edited_action: str | None = Field(description="`edit`: the action in the place of this one.")
 
 
 def approval_json(row: ApprovalRow) -> dict[str, Any]:
@@ -114,6 +135,8 @@ def approval_json(row: ApprovalRow) -> dict[str, Any]:
         params_hash=row.params_hash,
         policy=row.rule,
         policy_version=row.policy_version,
+        policy_reason=row.policy_reason or None,
+        high_risk=row.high_risk,
         role=row.role or None,
         required_count=row.required_count,
         decisions=[
@@ -125,9 +148,14 @@ def approval_json(row: ApprovalRow) -> dict[str, Any]:
             )
             for vote in sorted(row.votes.all(), key=lambda vote: vote.id)
         ],
-        allowed_decisions=list(CHOICES) if row.state == ApprovalState.PENDING else [],
+        allowed_decisions=[*CHOICES, "edit"] if row.state == ApprovalState.PENDING else [],
         impact=impact.get("preview"),
         requester=row.requester,
+        editor=row.editor or None,
+        supersedes=public_id("appr", row.supersedes) if row.supersedes else None,
+        claimed_by=row.claimed_by or None,
+        claimed_until=row.claimed_until,
+        revalidation=row.validation,
         expires_at=row.expires_at,
         created_at=row.created_at,
         decided_at=row.decided_at,
@@ -147,11 +175,28 @@ def decision_json(decision: services.Decision) -> dict[str, Any]:
         votes=decision.votes,
         required_count=decision.required,
         already=decision.already,
+        edited_action=None,
     )
     return shape.model_dump(mode="json")
 
 
-def _approval_or_404(request: Request, text: str) -> ApprovalRow:
+def _edited_json(edited: Edited, required: int) -> dict[str, Any]:
+    return Decision(
+        object="decision",
+        approval=public_id("appr", edited.old_approval_id),
+        action=public_id("act", edited.old_action_id),
+        run=public_id("run", edited.run_id),
+        approval_state="voided",
+        action_state="voided",
+        votes=0,
+        required_count=required,
+        already=False,
+        edited_action=public_id("act", edited.action_id),
+    ).model_dump(mode="json")
+
+
+def approval_or_404(request: Request, text: str) -> ApprovalRow:
+    """The approval of a path, with its votes. Raises `Refused` (not_found)."""
     wanted = id_of("appr", text, what="approval")
     rows = listing.approvals_seen_by(caller_of(request)).prefetch_related("votes")
     row = rows.filter(id=wanted).first()
@@ -204,7 +249,7 @@ class ApprovalView(ApiView):
     )
     def get(self, request: Request, approval_id: str) -> Response:
         no_parameters(request)
-        return Response(approval_json(_approval_or_404(request, approval_id)))
+        return Response(approval_json(approval_or_404(request, approval_id)))
 
 
 class DecisionsView(ApiView):
@@ -214,10 +259,13 @@ class DecisionsView(ApiView):
 
     @docs.operation(
         "decide_approval",
-        summary="Approve or reject",
+        summary="Approve, reject, respond or edit",
         description="Records one vote. At the quorum the run goes on with exactly these arguments; "
-        "one rejection ends the question, and the model is told the reason. Who asked for the run "
-        "may not decide. The same caller saying the same again is answered, not refused.",
+        "one rejection ends the question, and the model is told the reason; `respond` ends it, "
+        "too, and gives the model the message as the answer to its call. `edit` puts an action "
+        "with other arguments in its place, which asks anew: who edited does not decide it. Who "
+        "asked for the run may not decide. The same caller saying the same again is answered, not "
+        "refused.",
         tag="approvals",
         once=True,
         request=DecisionCreate,
@@ -227,26 +275,53 @@ class DecisionsView(ApiView):
             403: "`self_approval_forbidden`, `role_missing`",
             404: "`not_found`",
             409: "`approval_decided`, `approval_stale`, `run_not_waiting`",
+            422: "`invalid_arguments`",
             410: "`approval_expired`",
         },
     )
     def post(self, request: Request, approval_id: str) -> Response:
         no_parameters(request)
+        asked = body_of(request, DecisionCreate)
+        _check(asked)
+        row = approval_or_404(request, approval_id)
         once = once_of(
             request,
             route=f"/api/v1/approvals/{approval_id}/decisions",
-            answer=lambda decision: (201, decision_json(decision)),
+            answer=lambda made: (201, _answer(made, row)),
         )
-        asked = body_of(request, DecisionCreate)
-        row = _approval_or_404(request, approval_id)
-        return answer_once(
-            once,
-            lambda guard: services.decide_approval(
-                approval_id=row.id,
-                params_hash=asked.params_hash,
-                decision=CHOICES[asked.decision],
-                decider=user_of(request).decider,
-                reason=asked.reason,
-                within=guard,
-            ),
+        return answer_once(once, lambda guard: _decide(request, row, asked, guard))
+
+
+def _answer(made: services.Decision | Edited, row: ApprovalRow) -> dict[str, Any]:
+    if isinstance(made, Edited):
+        return _edited_json(made, row.required_count)
+    return decision_json(made)
+
+
+def _check(asked: DecisionCreate) -> None:
+    """What each decision needs. Raises `Refused`."""
+    if asked.decision == "respond" and not asked.message.strip():
+        raise invalid("/message", "missing", "write the answer that the model is to be given.")
+    if asked.decision == "edit" and not asked.arguments:
+        raise invalid("/arguments", "missing", "say which arguments to change.")
+
+
+def _decide(request: Request, row: ApprovalRow, asked: DecisionCreate, guard: Guard) -> object:
+    person = user_of(request).decider
+    if asked.decision == "edit":
+        return services.edit_action(
+            approval_id=row.id,
+            params_hash=asked.params_hash,
+            arguments=asked.arguments or {},
+            editor=person,
+            reason=asked.reason,
+            within=guard,
         )
+    return services.decide_approval(
+        approval_id=row.id,
+        params_hash=asked.params_hash,
+        decision=CHOICES[asked.decision],
+        decider=person,
+        reason=asked.message if asked.decision == "respond" else asked.reason,
+        within=guard,
+    )

@@ -7,18 +7,23 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q
-from django.db.models.functions import Now
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from runs import sql
 from runs.access_models import ApiToken
 from runs.approving import PERMISSION as DECIDE
 from runs.approving import Decider
+from runs.deciding import EDIT
+from runs.reconciliations import PERMISSION as RECONCILE
 from runs.refusals import Refused
+from runs.rights import TOKEN_PERMISSIONS
 from runs.starting import Caller
+from runs.switches import PERMISSION as SWITCH
 
 SCOPES: dict[str, str] = {
     "runs:read": "Read runs",
@@ -27,8 +32,13 @@ SCOPES: dict[str, str] = {
     "events:read": "Read the events of runs",
     "actions:read": "Read what runs did and want to do",
     "approvals:read": "Read the questions to people",
-    "approvals:decide": "Approve and reject actions",
+    "approvals:decide": "Claim, approve, reject and escalate actions",
+    "approvals:edit": "Change the arguments of an action before it is approved",
+    "approvals:decide_high_risk": "Decide what is hard to undo, too",
+    "reconciliations:write": "Ask a downstream now what became of a write",
+    "reconciliations:decide": "Say what became of a write",
     "agents:read": "Read the agents and their versions",
+    "agents:operate": "Switch agents off and on, for every tenant",
     "tools:read": "Read the tools",
     "sessions:read": "Read sessions",
     "sessions:write": "Make and delete sessions",
@@ -47,12 +57,23 @@ STAFF_SCOPES = {
     "actions:read": "runs.view_actionjournal",
     "approvals:read": "approvals.view_approval",
     "approvals:decide": DECIDE,
+    "reconciliations:write": RECONCILE,
+    "reconciliations:decide": RECONCILE,
     "agents:read": "runs.view_agentversion",
+    "agents:operate": SWITCH,
     "tools:read": "runs.view_agentversion",
     "sessions:read": "runs.view_session",
     "webhooks:read": "runs.view_webhookdelivery",
 }
 """Scope -> Django permission that gives it to a signed-in member of staff."""
+
+SCOPE_PERMISSIONS = {
+    **TOKEN_PERMISSIONS,
+    "approvals:edit": EDIT,
+    "reconciliations:decide": RECONCILE,
+    "agents:operate": SWITCH,
+}
+"""Scope of a token -> the permission of a person that it stands for."""
 
 TOUCH_EVERY = timedelta(minutes=1)
 
@@ -96,18 +117,33 @@ def api_user(token: ApiToken) -> ApiUser:
     caller = Caller(tenant=token.tenant, principal=name, scopes=scopes, agents=tuple(token.agents))
     decider = Decider(
         name=name,
-        permissions=frozenset({DECIDE} if "approvals:decide" in scopes else ()),
+        permissions=frozenset(p for scope, p in SCOPE_PERMISSIONS.items() if scope in scopes),
         roles=frozenset(s.removeprefix(ROLE) for s in scopes if s.startswith(ROLE)),
     )
     return ApiUser(caller, decider, token.id)
 
 
+_COLUMNS = sql.columns_of(ApiToken)
+_FIND = f"SELECT clock_timestamp(), {_COLUMNS} FROM runs_apitoken WHERE sha256 = %s"  # noqa: S608
+
+
+def _find(sha256: str) -> tuple[ApiToken | None, Any]:
+    """The token with this hash and the database clock. As SQL, since every request does it: the
+    ORM took 0.3 ms more, a tenth of a start."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FIND, [sha256])
+        row = cursor.fetchone()
+    return (None, None) if row is None else (sql.row_of(ApiToken, row[1:]), row[0])
+
+
 def live_token(secret: str) -> ApiToken:
-    """The usable token with this secret; raises `AuthenticationFailed` and says why."""
-    token = ApiToken.objects.filter(sha256=token_hash(secret)).annotate(clock=Now()).first()
+    """The usable token with this secret; raises `AuthenticationFailed` and says why.
+
+    Read for each request, so that a revoked token is refused at once.
+    """
+    token, now = _find(token_hash(secret))
     if token is None:
         raise AuthenticationFailed("This token is not known. Check that it was copied whole.")
-    now: Any = token.clock
     if token.revoked_at is not None:
         raise AuthenticationFailed(
             "This token was revoked. Make a new one: manage.py token create."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore.values import Contract, Effect
+from runs import switches
 from runs.agents import AgentDeclaration, all_agents, get_agent
 from runs.api import docs
 from runs.api.asking import no_parameters, page_and
@@ -19,6 +21,8 @@ from runs.api.base import ApiView
 from runs.api.ids import parse_id, public_id
 from runs.api.pagination import cursor_of, list_json
 from runs.api.schemas import ListShape, Shape
+from runs.control_models import Switch
+from runs.controls import AGENT
 from runs.listing import page as page_of_rows
 from runs.models import AgentVersion
 from runs.refusals import Refused
@@ -33,6 +37,14 @@ class AgentLimits(Shape):
     max_seconds: int
 
 
+class AgentPause(Shape):
+    """Who switched it off, when and why."""
+
+    by: str
+    at: datetime
+    reason: str
+
+
 class Agent(Shape):
     """A declared agent, as the code that is installed now declares it."""
 
@@ -45,6 +57,7 @@ class Agent(Shape):
     input_schema: JsonValue = Field(description="JSON Schema of `input`; null: any JSON.")
     output_schema: JsonValue
     limits: AgentLimits
+    paused: AgentPause | None = Field(description="While it is switched off, for all tenants.")
 
 
 class AgentList(ListShape[Agent]):
@@ -119,8 +132,13 @@ class ToolList(ListShape[Tool]):
     """Tools by name."""
 
 
-def agent_json(agent: AgentDeclaration) -> dict[str, Any]:
-    """An agent as its JSON says it."""
+def agents_json(agents: Sequence[AgentDeclaration]) -> list[dict[str, Any]]:
+    """Agents as their JSON says them."""
+    off = {row.name: row for row in switches.all_off() if row.kind == AGENT}
+    return [_agent_json(agent, off.get(agent.name)) for agent in agents]
+
+
+def _agent_json(agent: AgentDeclaration, off: Switch | None) -> dict[str, Any]:
     shape = Agent(
         id=agent.name,
         object="agent",
@@ -135,6 +153,7 @@ def agent_json(agent: AgentDeclaration) -> dict[str, Any]:
             max_actions=agent.budget.actions,
             max_seconds=int(agent.budget.wall.total_seconds()),
         ),
+        paused=AgentPause(by=off.changed_by, at=off.changed_at, reason=off.reason) if off else None,
     )
     return shape.model_dump(mode="json")
 
@@ -210,7 +229,8 @@ def _agents(caller: Caller) -> list[AgentDeclaration]:
     return [item for item in all_agents() if not caller.agents or item.name in caller.agents]
 
 
-def _agent_or_404(request: Request, name: str) -> AgentDeclaration:
+def agent_or_404(request: Request, name: str) -> AgentDeclaration:
+    """The agent of a path. Raises `Refused` (not_found)."""
     agent = get_agent(name)
     if agent is None or agent not in _agents(caller_of(request)):
         raise Refused(
@@ -249,7 +269,7 @@ class AgentsView(ApiView):
     def get(self, request: Request) -> Response:
         page = page_and(request)
         found, more = _named(_agents(caller_of(request)), page.after, page.limit)
-        return Response(list_json([agent_json(item) for item in found], more))
+        return Response(list_json(agents_json(found), more))
 
 
 class AgentView(ApiView):
@@ -267,7 +287,7 @@ class AgentView(ApiView):
     )
     def get(self, request: Request, name: str) -> Response:
         no_parameters(request)
-        return Response(agent_json(_agent_or_404(request, name)))
+        return Response(agents_json([agent_or_404(request, name)])[0])
 
 
 class AgentVersionsView(ApiView):
@@ -285,7 +305,7 @@ class AgentVersionsView(ApiView):
     )
     def get(self, request: Request, name: str) -> Response:
         page = page_and(request)
-        agent = _agent_or_404(request, name)
+        agent = agent_or_404(request, name)
         after = cursor_of(page, lambda text: parse_id("agv", text))
         rows = AgentVersion.objects.filter(name=agent.name).order_by("-id")
         follows = None if after is None else Q(id__lt=after)

@@ -11,9 +11,9 @@ from django.http import HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from approvals.errors import DecisionError
+from approvals.errors import DecisionError, InvalidEdit
 from runs.api.schemas import Problem, ProblemField
-from runs.refusals import Refused, invalid
+from runs.refusals import FieldError, Refused, invalid
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +29,27 @@ CODES: dict[str, tuple[int, str]] = {
     "agent_forbidden": (403, "The token is not for this agent"),
     "role_missing": (403, "The policy asks for somebody else"),
     "self_approval_forbidden": (403, "Who asked may not decide"),
+    "self_reconciliation_forbidden": (403, "Who asked gives no verdict"),
     "not_found": (404, "Not found"),
     "method_not_allowed": (405, "The method is not allowed here"),
+    "absence_not_proven": (409, "It may still happen"),
+    "action_changed": (409, "The action has another revision"),
+    "action_not_unknown": (409, "The fate of the action is not open"),
+    "already_claimed": (409, "Somebody else looks at the question"),
     "approval_decided": (409, "The approval was decided already"),
     "approval_stale": (409, "What was shown is not what would run"),
     "bulk_not_ready": (409, "The bulk operation cannot do this now"),
     "callback_id_reused": (409, "The webhook-id was used for another body"),
     "dedupe_open_run": (409, "A run with this dedupe_key is open"),
     "idempotency_in_progress": (409, "A request with this key is being answered"),
+    "no_probe": (409, "The downstream cannot be asked"),
+    "nothing_higher": (409, "There is no higher group"),
+    "resend_refused": (409, "The write may not be sent again"),
     "run_not_paused": (409, "The run is not paused"),
     "run_not_retryable": (409, "The run cannot be retried"),
     "run_not_waiting": (409, "The run has ended or is stopping"),
     "run_terminal": (409, "The run has ended"),
+    "second_person_required": (409, "Another person must agree"),
     "session_busy": (409, "The session has an open run"),
     "approval_expired": (410, "The approval ran out of time"),
     "event_cursor_expired": (410, "The cursor is too old or unknown"),
@@ -48,9 +57,11 @@ CODES: dict[str, tuple[int, str]] = {
     "body_too_large": (413, "The body is too large"),
     "unsupported_media_type": (415, "The body has another media type than JSON"),
     "invalid_input": (422, "The request is not valid"),
+    "invalid_arguments": (422, "The tool does not take these arguments"),
     "idempotency_key_reused": (422, "The key was used for another request"),
     "rate_limited": (429, "Too many requests"),
     "internal_error": (500, "The server made a mistake"),
+    "agent_paused": (503, "The agent is switched off"),
     "database_unavailable": (503, "The database cannot be reached"),
 }
 """Code -> HTTP status and title. The code is the contract; titles and details may change."""
@@ -132,19 +143,52 @@ def as_refusal(error: Exception, request: Any) -> Refused:
 
 DECISION_CODES = {
     "approval_not_found": "not_found",
+    "not_found": "not_found",
     "not_permitted": "role_missing",
     "self_approval": "self_approval_forbidden",
+    "self_reconciliation": "self_reconciliation_forbidden",
     "already_decided": "approval_decided",
     "approval_stale": "approval_stale",
     "approval_expired": "approval_expired",
+    "already_claimed": "already_claimed",
+    "nothing_higher": "nothing_higher",
     "run_not_waiting": "run_not_waiting",
+    "action_not_unknown": "action_not_unknown",
+    "action_changed": "action_changed",
+    "no_probe": "no_probe",
+    "too_early": "absence_not_proven",
+    "resend_refused": "resend_refused",
+    "resend_granted": "resend_refused",
+    "second_person_required": "second_person_required",
 }
 """Code of a `DecisionError` -> code of the API."""
 
+DECISION_FIELDS = {
+    "reason_required": ("/reason", "missing"),
+    "nothing_changed": ("/arguments", "nothing_changed"),
+    "invalid_rule": ("/role", "unknown_group"),
+    "evidence_required": ("/reason", "missing"),
+    "evidence_too_long": ("/reason", "too_long"),
+    "evidence_link_invalid": ("/evidence/0", "not_a_link"),
+    "too_long": ("/downstream_ref", "too_long"),
+    "reference_required": ("/downstream_ref", "missing"),
+    "ground_required": ("/ground", "missing"),
+    "next_probe_required": ("/next_probe_in", "missing"),
+    "result_unusable": ("/result", "not_storable"),
+}
+"""Code of a `DecisionError` about one member of the body -> its pointer and code."""
+
 
 def _of_decision(error: DecisionError) -> Refused:
-    if error.code == "reason_required":
-        return invalid("/reason", "missing", error.message)
+    if error.code in DECISION_FIELDS:
+        pointer, code = DECISION_FIELDS[error.code]
+        return invalid(pointer, code, error.message)
+    if isinstance(error, InvalidEdit):
+        errors = [
+            FieldError(f"/arguments/{name}" if name else "/arguments", "invalid", text)
+            for name, text in error.errors
+        ]
+        return Refused(code="invalid_arguments", detail=error.message, errors=errors)
     return Refused(code=DECISION_CODES.get(error.code, "approval_stale"), detail=error.message)
 
 

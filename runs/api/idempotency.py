@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-from agentcore.canonical import canonical_json, sha256_hex
+from agentcore.canonical import sha256_hex
 from agentcore.values import Json
 from runs.refusals import Refused
 
@@ -38,25 +39,10 @@ def key_of(request: Any) -> str:
 def body_sha256(body: Json) -> str:
     """SHA-256 of the meaning of a body: the order of members and white space do not count.
 
-    Canonical JSON refuses fractions, so their exact spelling is hashed beside the rest.
+    Any one spelling will do, since nothing but this function makes what is compared; this one
+    takes fractions, which canonical JSON refuses.
     """
-    fractions: list[list[str]] = []
-    whole = _without_fractions(body, "", fractions)
-    return sha256_hex(canonical_json([whole, sorted(fractions)]))
-
-
-def _without_fractions(value: Json, pointer: str, fractions: list[list[str]]) -> Json:
-    if isinstance(value, float):
-        fractions.append([pointer, repr(value)])
-        return None
-    if isinstance(value, dict):
-        return {
-            name: _without_fractions(item, f"{pointer}/{len(name)}:{name}", fractions)
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_without_fractions(v, f"{pointer}/{n}", fractions) for n, v in enumerate(value)]
-    return value
+    return sha256_hex(json.dumps(body, sort_keys=True, separators=(",", ":")))
 
 
 def _missing(detail: str) -> Refused:

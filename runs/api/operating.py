@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore.budgets import micros
 from runs import services
 from runs.api import docs, render
 from runs.api.asking import (
@@ -20,7 +21,7 @@ from runs.api.asking import (
 )
 from runs.api.auth import caller_of
 from runs.api.base import ApiView
-from runs.api.schemas import Question, Reason
+from runs.api.schemas import Cost, Question, Reason, Tokens
 from runs.api.schemas import Run as RunShape
 from runs.api.views import run_json
 from runs.models import Run
@@ -34,6 +35,11 @@ class NewLimits(Question):
 
     max_turns: Limit | None = None
     max_actions: Limit | None = None
+    max_tokens: Tokens | None = None
+    max_cost: Cost | None = None
+    max_failures: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        default=None, description="Calls that came to nothing."
+    )
 
 
 class Resume(Question):
@@ -41,6 +47,13 @@ class Resume(Question):
 
     reason: Annotated[str, StringConstraints(max_length=500)] = ""
     budget: NewLimits | None = None
+
+
+def _limits(asked: NewLimits) -> services.NewLimits:
+    found = asked.model_dump()
+    if asked.max_cost is not None:
+        found["max_cost"] = micros(asked.max_cost)
+    return services.NewLimits(**found)
 
 
 def _shown(run: Run) -> tuple[int, dict[str, Any]]:
@@ -110,7 +123,7 @@ class ResumeView(ApiView):
         no_parameters(request)
         once = once_of(request, route=f"/api/v1/runs/{run_id}/resume", answer=_shown)
         asked = body_of(request, Resume)
-        limits = services.NewLimits(**asked.budget.model_dump()) if asked.budget else None
+        limits = _limits(asked.budget) if asked.budget else None
         run, revision = run_or_404(request, run_id), expected_revision(request)
         return answer_once(
             once,

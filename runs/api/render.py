@@ -7,7 +7,9 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
+from agentcore.budgets import dollars
 from agentcore.lifecycle import ActionState, RunState, StopReason
+from runs import spending
 from runs.api import schemas
 from runs.api.ids import event_id, public_id
 from runs.api.status import (
@@ -23,7 +25,13 @@ from runs.selectors import RunFacts
 BASE = "/api/v1"
 ID_PREFIX = {"approval": "appr", "reconciliation": "act", "operator": "run"}
 """Type of a required action -> the prefix of its ids."""
-OBJECT_PREFIX = {"run": "run", "action": "act", "approval": "appr", "attempt": "att"}
+OBJECT_PREFIX = {
+    "run": "run",
+    "action": "act",
+    "policy": "act",
+    "approval": "appr",
+    "attempt": "att",
+}
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
@@ -96,8 +104,25 @@ def _incomplete(
 ) -> schemas.IncompleteDetails | None:
     if state is not RunState.INCOMPLETE or stop is None:
         return None
-    reason = incomplete_reason(stop_reason=stop, turns=run.turn, max_turns=run.max_turns)
+    reason = incomplete_reason(
+        stop_reason=stop, turns=run.turn, max_turns=run.max_turns, spent=_spent(run)
+    )
     return schemas.IncompleteDetails(reason=reason)
+
+
+def _spent(run: Run) -> str:
+    """Which of tokens and money is nearer to its limit; "" for a run without these limits, or one
+    that proposed too many actions."""
+    limits = spending.limits_of(run, run.agent_version.spec)
+    shares = [
+        (used / limit, word)
+        for used, limit, word in (
+            (run.tokens_used, limits.tokens, "budget_tokens"),
+            (run.cost_used, limits.cost, "budget_cost"),
+        )
+        if limit
+    ]
+    return max(shares)[1] if shares and run.actions_used <= run.max_actions else ""
 
 
 def _error(run: Run, state: RunState, stop: StopReason | None) -> schemas.RunError | None:
@@ -114,11 +139,21 @@ def _usage(usage: dict[str, int]) -> schemas.Usage:
 
 
 def _budget(run: Run) -> schemas.Budget:
+    limits = spending.limits_of(run, run.agent_version.spec)
     return schemas.Budget(
         limits=schemas.BudgetLimits(
-            max_turns=run.max_turns, max_actions=run.max_actions, deadline_at=run.deadline_at
+            max_turns=run.max_turns,
+            max_actions=run.max_actions,
+            max_tokens=limits.tokens,
+            max_cost=None if limits.cost is None else dollars(limits.cost),
+            deadline_at=run.deadline_at,
         ),
-        used=schemas.BudgetUsed(turns=run.turn, actions=run.actions_used),
+        used=schemas.BudgetUsed(
+            turns=run.turn,
+            actions=run.actions_used,
+            tokens=run.tokens_used,
+            cost=dollars(run.cost_used),
+        ),
     )
 
 

@@ -62,11 +62,21 @@ def moment(value: object) -> object:
     raise PydanticCustomError("not_a_time", "Send a time as in 2030-01-31T12:00:00Z")
 
 
+Tokens = Annotated[int, Field(ge=1000, le=10**12, description="Input and output of all calls.")]
+Cost = Annotated[
+    str,
+    StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})? USD$"),
+    Field(description="Money for the model, such as `0.50 USD`.", examples=["0.50 USD"]),
+]
+
+
 class BudgetRequest(Question):
     """Limits for this run. They may only lower those of the agent."""
 
     max_turns: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_actions: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_tokens: Tokens | None = None
+    max_cost: Cost | None = None
     deadline_at: Annotated[AwareDatetime, BeforeValidator(moment)] | None = None
 
 
@@ -155,14 +165,22 @@ class Usage(Shape):
 
 
 class BudgetLimits(Shape):
+    """null: there is no such limit."""
+
     max_turns: int
     max_actions: int
+    max_tokens: int | None
+    max_cost: str | None
     deadline_at: datetime
 
 
 class BudgetUsed(Shape):
+    """`tokens` and `cost` as they were booked; what a call in flight may use is not in them."""
+
     turns: int
     actions: int
+    tokens: int
+    cost: str
 
 
 class Budget(Shape):

@@ -135,8 +135,12 @@ FAILED_LAYER: dict[StopReason, str] = {
 """The layer that broke, for a failed run."""
 
 
-def incomplete_reason(*, stop_reason: StopReason, turns: int, max_turns: int) -> str:
-    """Why the run is incomplete, as one public word."""
+def incomplete_reason(
+    *, stop_reason: StopReason, turns: int, max_turns: int, spent: str = ""
+) -> str:
+    """Why the run is incomplete, as one public word. `spent`: the word for a limit of tokens or
+    money, where the run had one and kept its limit of actions.
+    """
     if stop_reason is StopReason.BUDGET:
-        return "max_turns" if turns >= max_turns else "max_actions"
+        return "max_turns" if turns >= max_turns else spent or "max_actions"
     return INCOMPLETE_REASON.get(stop_reason, str(stop_reason).lower())

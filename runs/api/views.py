@@ -10,6 +10,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore.budgets import micros
 from runs import listing, selectors, services
 from runs.api import docs, render, waiting
 from runs.api.actions import ActionRef, ref_of
@@ -83,6 +84,7 @@ class RunsView(ApiView):
         problems={
             403: "`agent_forbidden`",
             409: "`dedupe_open_run`, `session_busy`",
+            503: "`agent_paused`",
         },
     )
     def post(self, request: Request) -> Response:
@@ -245,7 +247,10 @@ class SwaggerView(SpectacularSwaggerSplitView):
 
 
 def _start_request(parsed: RunCreate, trace_id: str) -> StartRun:
-    budget = BudgetRequest(**parsed.budget.model_dump()) if parsed.budget else BudgetRequest()
+    asked = parsed.budget.model_dump() if parsed.budget else {}
+    if asked.get("max_cost"):
+        asked["max_cost"] = micros(asked["max_cost"])
+    budget = BudgetRequest(**asked)
     return StartRun(
         agent=parsed.agent,
         version=parsed.version,

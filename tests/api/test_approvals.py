@@ -29,7 +29,7 @@ def test_an_approval_shows_what_would_run(api: Api) -> None:
     assert body["state"] == "pending"
     assert body["arguments"] == waiting.approval.arguments
     assert body["impact"]["summary"].startswith("Refund 80.00 EUR")
-    assert body["allowed_decisions"] == ["approve", "reject"]
+    assert body["allowed_decisions"] == ["approve", "reject", "respond", "edit"]
     assert (body["requester"], body["required_count"]) == (PRINCIPAL, 1)
     assert body["run"] == f"run_{waiting.run.id.hex}"
     listed = api.get("/approvals", state="pending", run=body["run"]).json()["data"]
@@ -57,6 +57,20 @@ def test_rejecting_needs_a_reason(api: Api) -> None:
     assert problem["errors"][0]["pointer"] == "/reason"
     assert api.post(path, _said(waiting, "reject", reason="too much")).status_code == 201
     assert waiting.reload().action.state == "REJECTED"
+
+
+def test_a_person_answers_in_place_of_the_tool(api: Api) -> None:
+    waiting = make_waiting()
+    path = f"{_path(waiting)}/decisions"
+    problem = assert_problem(api.post(path, _said(waiting, "respond")), 422, "invalid_input")
+    assert problem["errors"][0]["pointer"] == "/message"
+    said = _said(waiting, "respond", message="It was refunded by phone.")
+    assert api.post(path, said).status_code == 201
+    action = waiting.reload().action
+    assert (action.state, action.reason) == ("REJECTED", "RESPONDED")
+    assert action.detail == "It was refunded by phone."
+    (vote,) = api.get(_path(waiting)).json()["decisions"]
+    assert vote["decision"] == "respond"
 
 
 @pytest.mark.requirement("R65")

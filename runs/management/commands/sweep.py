@@ -11,12 +11,13 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from agentcore.lifecycle import STEPS
-from runs import isolation, poison, sweeps, worker
+from runs import chores, isolation, poison, sweeps, worker
 
 
 class Command(BaseCommand):
     help = (
         "Find due runs that no worker holds and hint them; drive them here when the broker is down."
+        " Then send webhooks that are due, go on with bulk operations, wake sessions, and tidy up."
         " One pass, for cron; --loop goes on until interrupted."
     )
 
@@ -55,6 +56,11 @@ class Command(BaseCommand):
         if done.isolated or done.suspended:
             text += f", driven alone {done.isolated}, suspended {done.suspended}"
         self.stdout.write("another sweep is running" if done.busy else text)
+        extra = chores.do_once()
+        self.stdout.write(
+            f"webhooks sent {extra.sent}, bulk items {extra.bulk}, woken {extra.woken}, "
+            f"forgotten {extra.forgotten}"
+        )
 
     def _alone(self, run_id: UUID) -> None:
         """This process is the child that may die of the run."""

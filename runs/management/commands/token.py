@@ -8,11 +8,13 @@ import secrets
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Q
 
 from runs.access_models import ApiToken
-from runs.api.auth import SCOPES, STAFF_TENANT, token_hash
+from runs.agents import all_agents
+from runs.api.auth import ROLE, SCOPES, STAFF_TENANT, token_hash
 from runs.selectors import database_clock
 from tools.registry import all_tools
 
@@ -26,11 +28,13 @@ SCOPE_HELP = "\n".join(f"  {name:<12} {text}" for name, text in SCOPES.items())
 EPILOG = f"""
 Scopes of the API:
 {SCOPE_HELP}
-Any other scope is handed to the runs that the token starts: it permits the tools that ask for it.
+`role:NAME` lets a token with approvals:decide decide where a policy asks for the group NAME. Any
+other scope is handed to the runs that the token starts: it permits the tools that ask for it.
 
 Examples:
   manage.py token create billing --scope runs:write --scope runs:read --scope events:read
-  manage.py token create billing --scope runs:read --expires-in 30d
+  manage.py token create billing --scope runs:read --expires-in 30d --agent refund_desk
+  manage.py token create desk --scope approvals:read --scope approvals:decide --scope role:finance
   manage.py token list
   manage.py token revoke agc_3fQ2xY7a
 """
@@ -49,6 +53,12 @@ class Command(BaseCommand):
         create.add_argument("name", help="who uses it; runs are started by token:NAME")
         create.add_argument(
             "--scope", action="append", default=[], help="what it may do; repeat it for more"
+        )
+        create.add_argument(
+            "--agent",
+            action="append",
+            default=[],
+            help="the only agents it may start and see; repeat it for more; without: all",
         )
         create.add_argument("--tenant", default=STAFF_TENANT, help="default: %(default)s")
         create.add_argument("--expires-in", metavar="30d", help="minutes m, hours h or days d")
@@ -70,7 +80,7 @@ class Command(BaseCommand):
         name, tenant = options["name"], options["tenant"]
         if not _NAME.fullmatch(name) or not _TENANT.fullmatch(tenant):
             raise CommandError("A name or tenant has letters, digits, '.', '_' and '-' only.")
-        scopes = self._scopes(options["scope"])
+        scopes, agents = self._scopes(options["scope"]), self._agents(options["agent"])
         now = database_clock()
         live = Q(expires_at__isnull=True) | Q(expires_at__gt=now)
         same = ApiToken.objects.filter(live, name=name, tenant=tenant, revoked_at__isnull=True)
@@ -86,6 +96,7 @@ class Command(BaseCommand):
             prefix=secret[:12],
             sha256=token_hash(secret),
             scopes=scopes,
+            agents=agents,
             created_at=now,
             expires_at=_expiry(options["expires_in"], now),
         )
@@ -97,6 +108,9 @@ class Command(BaseCommand):
             raise CommandError(f"Give at least one --scope. Scopes of the API:\n{SCOPE_HELP}")
         of_tools = {scope for spec in all_tools() for scope in spec.scopes}
         for scope in asked:
+            if scope.startswith(ROLE):
+                self._check_role(scope.removeprefix(ROLE))
+                continue
             if not _SCOPE.fullmatch(scope):
                 raise CommandError(f"{scope!r} is not a scope: lower-case words with ':' or '.'.")
             if scope in SCOPES or scope in of_tools:
@@ -109,13 +123,29 @@ class Command(BaseCommand):
             self.stderr.write(f"Note: no installed tool asks for the scope {scope!r}.")
         return list(dict.fromkeys(asked))
 
+    def _check_role(self, name: str) -> None:
+        if not name or len(name) > 150:
+            raise CommandError("Name the group: role:NAME.")
+        if not Group.objects.filter(name=name).exists():
+            self.stderr.write(f"Note: there is no group {name!r} (yet).")
+
+    def _agents(self, asked: list[str]) -> list[str]:
+        known = [agent.name for agent in all_agents()]
+        for name in asked:
+            if name not in known:
+                raise CommandError(
+                    f"There is no agent {name!r}. Known agents: {', '.join(known) or 'none'}."
+                )
+        return list(dict.fromkeys(asked))
+
     def _list(self, _: dict[str, Any]) -> None:
         now = database_clock()
         for token in ApiToken.objects.order_by("tenant", "name", "created_at"):
             used = f"{token.last_used_at:%Y-%m-%d %H:%M}" if token.last_used_at else "never"
             self.stdout.write(
                 f"{token.prefix}  {_standing(token, now):<18}  {token.tenant}/{token.name}  "
-                f"used: {used}  scopes: {' '.join(token.scopes)}"
+                f"used: {used}  agents: {' '.join(token.agents) or 'all'}  "
+                f"scopes: {' '.join(token.scopes)}"
             )
 
     def _revoke(self, options: dict[str, Any]) -> None:
