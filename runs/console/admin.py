@@ -1,101 +1,68 @@
-"""Read-only pages of the runtime's rows. Every change goes through a use case, never a form."""
+"""The lists and pages of runs and actions."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.template.response import TemplateResponse
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from approvals.models import Approval
-from runs.console import presenters, text
-from runs.console.paging import CappedPaginator
-from runs.models import ActionJournal, Incident, Run
+from agentcore.lifecycle import ActionState, RunState, StopReason
+from agentcore.values import Effect
+from runs.console import admin_records, run_presenters, run_views, text
+from runs.console.lists import Filter, Rows
+from runs.console.readonly import ReadOnlyAdmin, as_uuid, minute
+from runs.console.redaction import redactors_of
+from runs.listing import RunFilter, narrowed, status_is
+from runs.models import ActionJournal, AgentVersion, Run
 from runs.selectors import database_clock
-from runs.templatetags.console_text import chip, moment
+from runs.templatetags.console_text import chip
+from tools import registry
+
+__all__ = ["admin_records"]
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
-    """Lists and pages without any form: nobody adds, changes or deletes, superusers included."""
-
-    actions = None
-    change_list_template = "console/change_list.html"
-    list_display_links: Any = None
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    paginator = CappedPaginator
-    list_per_page = 50
-    ordering = ("-id",)
-    list_title = ""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """The list, without the sidebar and with a plain title."""
-        extra = {"title": self.list_title, "is_nav_sidebar_enabled": False}
-        return super().changelist_view(request, {**extra, **(extra_context or {})})
-
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """The detail page; anything but reading is refused."""
-        found = self.get_object(request, object_id) if object_id else None
-        if request.method not in ("GET", "HEAD") or object_id is None:
-            raise PermissionDenied
-        if not self.has_view_permission(request, found):
-            raise PermissionDenied
-        if found is None:
-            raise Http404(f"There is no such {self.opts.verbose_name}.")
-        return self.detail(request, found)
-
-    def detail(self, request: HttpRequest, found: Any) -> HttpResponse:
-        """One row; Django's own read-only form unless a class has a page for it."""
-        return super().changeform_view(request, str(found.pk))
-
-    def page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-        """One of our templates inside the admin."""
-        shared = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "is_nav_sidebar_enabled": False,
-            "list_title": self.list_title,
-        }
-        return TemplateResponse(request, template, {**shared, **context})
+def _words(values: Any) -> list[tuple[str, str]]:
+    return [(str(value), str(value).replace("_", " ").lower()) for value in values]
 
 
-def _time(value: datetime | None) -> SafeString:
-    """To the minute; to the second on hover. UTC."""
-    if value is None:
-        return moment(None)
-    utc = value.astimezone(UTC)
-    return format_html(
-        '<time datetime="{}" title="{} UTC">{} {}</time>',
-        utc.isoformat(),
-        f"{utc:%Y-%m-%d %H:%M:%S}",
-        f"{utc:%b} {utc.day}",
-        f"{utc:%H:%M}",
-    )
+def _agents() -> list[tuple[str, str]]:
+    names = AgentVersion.objects.order_by("name").values_list("name", flat=True).distinct()[:200]
+    return [(name, name) for name in names if text.visible(name) == name]
+
+
+def _by_agent(rows: Rows, value: str) -> Rows:
+    name, _, version = value.partition("@")
+    rows = rows.filter(agent_version__name=name)
+    return rows.filter(agent_version__version=version) if version else rows
+
+
+def _by_status(rows: Rows, value: str) -> Rows:
+    return rows.filter(state=value) if value in set(RunState) else rows.filter(status_is(value))
+
+
+def _by_tool(rows: Rows, value: str) -> Rows:
+    calls = ActionJournal.objects.filter(run_id=OuterRef("pk"), tool=value)
+    return rows.filter(Exists(calls))
+
+
+def _younger(rows: Rows, value: str) -> Rows:
+    return rows.filter(created_at__gte=database_clock() - timedelta(hours=float(value)))
+
+
+def _cost(rows: Rows, value: str) -> Rows:
+    return rows.filter(cost_used__gte=round(float(value) * 1_000_000))
+
+
+def _metadata(rows: Rows, value: str) -> Rows:
+    name, sign, wanted = value.partition("=")
+    if not sign:
+        raise ValueError("a metadata filter reads key=value")
+    return rows.filter(metadata__contains={name.strip(): wanted.strip()})
 
 
 @admin.register(Run)
@@ -103,12 +70,53 @@ class RunAdmin(ReadOnlyAdmin):
     """Runs: what was asked, where it stands, what it waits for."""
 
     list_title = "Runs"
-    list_display = ("goal", "status", "agent", "principal_", "turns", "used", "why", "created")
+    list_display = ("goal", "status", "agent", "principal_", "turns", "spend", "why", "lease")
     list_display_links = ("goal",)
-    list_filter = ("state", "stop_reason")
     list_select_related = ("agent_version",)
     search_fields = ("id",)
-    search_help_text = "run id, dedupe key or requester (exact)"
+    search_help_text = "run id, dedupe key, session or requester (exact)"
+    console_views = (
+        ("?status=requires_action", "Waits for a person"),
+        ("?has=unknown", "Unknown outcome"),
+        ("?status=SUSPENDED", "Paused"),
+        ("?status=FAILED&age=24", "Failed today"),
+    )
+    console_filters = (
+        Filter(
+            "status",
+            "State",
+            _by_status,
+            lambda: [
+                ("requires_action", "waits for a person"),
+                ("in_progress", "in progress"),
+                *_words(RunState),
+            ],
+        ),
+        Filter("agent", "Agent", _by_agent, _agents),
+        Filter(
+            "has",
+            "With",
+            lambda rows, value: narrowed(rows, RunFilter(has=(value,))),
+            lambda: [("pending_approval", "an open question"), ("unknown", "an unknown outcome")],
+        ),
+        Filter(
+            "code", "Stop reason", lambda r, v: r.filter(stop_reason=v), lambda: _words(StopReason)
+        ),
+        Filter(
+            "age",
+            "Started",
+            _younger,
+            lambda: [("1", "last hour"), ("24", "last day"), ("168", "last week")],
+        ),
+        Filter(
+            "requester", "Requested by", lambda rows, v: rows.filter(principal=v), hint="token:shop"
+        ),
+        Filter(
+            "tool", "Used tool", _by_tool, lambda: [(s.name, s.name) for s in registry.all_tools()]
+        ),
+        Filter("cost", "Cost at least", _cost, hint="USD, 0.50"),
+        Filter("metadata", "Metadata", _metadata, hint="key=value"),
+    )
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -117,15 +125,22 @@ class RunAdmin(ReadOnlyAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if as_id := _uuid(term):
-            return queryset.filter(id=as_id), False
+        if as_id := as_uuid(term):
+            return queryset.filter(Q(id=as_id) | Q(session_id=as_id)), False
         return queryset.filter(Q(dedupe_key=term) | Q(principal=term)), False
+
+    def prepare(self, rows: list[Run]) -> None:
+        """Hide in goal and reason what the tools of the runs keep secret."""
+        redactors = redactors_of(runs=[run.pk for run in rows])
+        for run in rows:
+            if redactor := redactors.get(run.pk):
+                redactor.hide(run, "input", "reason")
 
     @admin.display(description="goal")
     def goal(self, run: Run) -> str:
         return text.short(text.goal(run.input), 60) or str(run.pk)
 
-    @admin.display(description="state", ordering="state")
+    @admin.display(description="state")
     def status(self, run: Run) -> SafeString:
         return chip(run.state)
 
@@ -135,29 +150,29 @@ class RunAdmin(ReadOnlyAdmin):
 
     @admin.display(description="requested by")
     def principal_(self, run: Run) -> str:
-        return text.short(run.principal)
+        return text.short(run.principal, 40)
 
     @admin.display(description="turns")
     def turns(self, run: Run) -> str:
         return f"{run.turn}/{run.max_turns}"
 
-    @admin.display(description="actions")
-    def used(self, run: Run) -> str:
-        return f"{run.actions_used}/{run.max_actions}"
+    @admin.display(description="spent")
+    def spend(self, run: Run) -> str:
+        limit = f" / {text.money(run.max_cost)}" if run.max_cost is not None else ""
+        return f"{text.money(run.cost_used)}{limit}"
 
     @admin.display(description="reason")
     def why(self, run: Run) -> str:
-        return text.short(" · ".join(filter(None, (run.stop_reason, run.reason))) or "—")
+        return text.short(" · ".join(filter(None, (run.stop_reason, run.reason))) or "—", 60)
 
-    @admin.display(description="started", ordering="id")
-    def created(self, run: Run) -> SafeString:
-        return _time(run.created_at)
+    @admin.display(description="started")
+    def lease(self, run: Run) -> SafeString:
+        held = "" if run.lease_worker is None else f" · worker …{str(run.lease_worker)[-8:]}"
+        return format_html('{}<span class="quiet">{}</span>', minute(run.created_at), held)
 
     def detail(self, request: HttpRequest, found: Run) -> HttpResponse:
-        """Overview, timeline, turns, actions and approvals of one run."""
-        page = presenters.run_page(run=found)
-        title = f"Run: {text.short(text.goal(found.input), 60)}"
-        return self.page(request, "console/run_detail.html", {"title": title, "page": page})
+        """One run, a tab at a time."""
+        return run_views.run_page(request, found)
 
 
 @admin.register(ActionJournal)
@@ -165,13 +180,31 @@ class ActionAdmin(ReadOnlyAdmin):
     """Actions of all runs: what did we do to this resource, and with which key?"""
 
     list_title = "Actions"
-    list_display = ("call", "resource", "status", "key", "reference", "run_", "created")
+    list_lead = (
+        "Every call of a tool: what was done to an order, with which key, and what came back."
+    )
+    list_display = ("call", "resource", "status", "kind", "key", "reference", "run_", "created")
     list_display_links = ("call",)
-    list_filter = ("state", "effect")
     search_fields = ("idempotency_key",)
     search_help_text = (
         "idempotency key, downstream reference, resource key (order:ORD-77 or ORD-77), "
         "action or run id (exact)"
+    )
+    console_views = (
+        ("?state=UNKNOWN", "Unknown"),
+        ("?state=NEEDS_HUMAN", "Needs a person"),
+        ("?state=FAILED", "Failed"),
+    )
+    console_filters = (
+        Filter("state", "State", lambda r, v: r.filter(state=v), lambda: _words(ActionState)),
+        Filter("effect", "Effect", lambda r, v: r.filter(effect=v), lambda: _words(Effect)),
+        Filter(
+            "tool",
+            "Tool",
+            lambda rows, value: rows.filter(tool=value),
+            lambda: [(spec.name, spec.name) for spec in registry.all_tools()],
+        ),
+        Filter("resource", "Resource", lambda r, v: r.filter(resource_key=v), hint="order:ORD-77"),
     )
 
     def get_search_results(
@@ -181,22 +214,25 @@ class ActionAdmin(ReadOnlyAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if as_id := _uuid(term):
+        if as_id := as_uuid(term):
             return queryset.filter(Q(id=as_id) | Q(run_id=as_id)), False
         return queryset.filter(
             Q(idempotency_key=term)
             | Q(downstream_ref=term)
-            | Q(resource_key=term)
-            | Q(resource_key__endswith=f":{term}")
+            | Q(resource_key__in=[term, *_kinds_of(term)])
         ), False
 
-    @admin.display(description="tool", ordering="tool")
+    @admin.display(description="tool")
     def call(self, action: ActionJournal) -> str:
         return text.short(action.tool)
 
-    @admin.display(description="state", ordering="state")
+    @admin.display(description="state")
     def status(self, action: ActionJournal) -> SafeString:
         return chip(action.state)
+
+    @admin.display(description="effect")
+    def kind(self, action: ActionJournal) -> str:
+        return "read" if action.effect == "READ" else "write"
 
     @admin.display(description="resource")
     def resource(self, action: ActionJournal) -> str:
@@ -217,89 +253,27 @@ class ActionAdmin(ReadOnlyAdmin):
         url = f"../run/{action.run_id}/change/"
         return format_html('<a href="{}"><code>…{}</code></a>', url, str(action.run_id)[-8:])
 
-    @admin.display(description="proposed", ordering="id")
+    @admin.display(description="proposed")
     def created(self, action: ActionJournal) -> SafeString:
-        return _time(action.created_at)
+        return minute(action.created_at)
 
     def detail(self, request: HttpRequest, found: ActionJournal) -> HttpResponse:
         """One action with its attempts and approvals."""
         context = {
             "title": f"Action: {text.short(found.tool)}",
-            "view": presenters.action_view(action=found),
+            "view": run_presenters.action_view(action=found),
             "now": database_clock(),
         }
         return self.page(request, "console/action_detail.html", context)
 
 
-@admin.register(Approval)
-class ApprovalAdmin(ReadOnlyAdmin):
-    """Every question ever asked, with what was answered."""
-
-    list_title = "Approvals"
-    list_display = ("subject", "status", "role_", "requester_", "decided", "expires", "created")
-    list_display_links = ("subject",)
-    list_filter = ("state",)
-
-    @admin.display(description="action")
-    def subject(self, approval: Approval) -> str:
-        return presenters.subject_of(approval)
-
-    @admin.display(description="state", ordering="state")
-    def status(self, approval: Approval) -> SafeString:
-        return chip(approval.state)
-
-    @admin.display(description="role")
-    def role_(self, approval: Approval) -> str:
-        return text.short(approval.role or "—")
-
-    @admin.display(description="requested by")
-    def requester_(self, approval: Approval) -> str:
-        return text.short(approval.requester)
-
-    @admin.display(description="decided")
-    def decided(self, approval: Approval) -> SafeString:
-        return _time(approval.decided_at)
-
-    @admin.display(description="expires")
-    def expires(self, approval: Approval) -> SafeString:
-        return _time(approval.expires_at)
-
-    @admin.display(description="asked", ordering="id")
-    def created(self, approval: Approval) -> SafeString:
-        return _time(approval.created_at)
-
-    def detail(self, request: HttpRequest, found: Approval) -> HttpResponse:
-        """One page shows a question, open or decided."""
-        return redirect("review:item", approval_id=found.pk)
+def _kinds_of(term: str) -> list[str]:
+    """The term with each kind of resource that is known: kinds are few, keys are many."""
+    return [f"{kind}:{term}" for kind in _known_kinds()] if ":" not in term else []
 
 
-@admin.register(Incident)
-class IncidentAdmin(ReadOnlyAdmin):
-    """Evidence that contradicts what was recorded."""
-
-    list_title = "Incidents"
-    list_display = ("kind_", "what", "created")
-    list_display_links = ("kind_",)
-
-    @admin.display(description="kind")
-    def kind_(self, incident: Incident) -> str:
-        return text.short(incident.kind)
-
-    @admin.display(description="detail")
-    def what(self, incident: Incident) -> str:
-        return text.short(incident.detail, 120)
-
-    @admin.display(description="seen", ordering="id")
-    def created(self, incident: Incident) -> SafeString:
-        return _time(incident.created_at)
-
-    def detail(self, request: HttpRequest, found: Incident) -> HttpResponse:
-        """An incident is read on the page of its run."""
-        return redirect("admin:runs_run_change", found.run_id)
-
-
-def _uuid(term: str) -> UUID | None:
-    try:
-        return UUID(term)
-    except ValueError:
-        return None
+def _known_kinds() -> list[str]:
+    """The kinds among the newest actions, as a walk over the distinct prefixes would cost more."""
+    keys = ActionJournal.objects.exclude(resource_key="").order_by("-id")
+    newest = keys.values_list("resource_key", flat=True)[:2000]
+    return sorted({key.partition(":")[0] for key in newest if ":" in key})[:20]

@@ -1,8 +1,8 @@
-"""What the review and run pages show, gathered from rows into plain values. Writes nothing."""
+"""What the review pages show, gathered from rows into plain values. Writes nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,15 +12,17 @@ from agentcore.lifecycle import ApprovalState
 from approvals import selectors as approvals
 from approvals.errors import DecisionError
 from approvals.models import Approval, ApprovalVote
-from runs.approving import Decider, refusal
+from runs.approving import EDIT, Decider, refusal
 from runs.console import text
-from runs.models import ActionJournal, Attempt, Event, Incident, Run, Turn
+from runs.console.redaction import redacted, redactor_of
+from runs.models import ActionJournal, Run, Turn
 from runs.selectors import database_clock
 from tools import registry
+from tools.guarantees import MEANING, guarantee
 
 SOON = timedelta(minutes=15)
-HIDDEN = "(hidden: the tool declares this field secret)"
-MAX_EVENTS = 500
+RECENT = 2000
+"""The newest calls of all runs, among which those of one requester are counted."""
 
 
 def verb_of(tool: str) -> str:
@@ -44,18 +46,10 @@ def one_line(approval: Approval) -> str:
     """The impact in one line: the preview's own words, else the call itself."""
     summary = preview_of(approval).get("summary")
     if summary:
-        return text.short(summary, 160)
+        return text.short(redactor_of([approval]).json(summary), 160)
     shown = redacted(approval.tool, approval.arguments)
     inside = ", ".join(f"{cell.path}={cell.text}" for cell in text.cells(shown)) if shown else ""
     return text.short(f"{verb_of(approval.tool)}({inside})", 160)
-
-
-def redacted(tool: str, arguments: Any) -> Any:
-    """`arguments` with the fields that the tool declares secret replaced."""
-    spec = registry.get(tool)
-    if spec is None or not spec.redact or not isinstance(arguments, dict):
-        return arguments
-    return {name: HIDDEN if name in spec.redact else item for name, item in arguments.items()}
 
 
 def canonical_text(arguments: Any) -> str:
@@ -75,10 +69,15 @@ class QueueRow:
     votes: int
     expired: bool
     soon: bool
+    claimed_by: str
+    agent: str
 
 
 def queue_rows(*, limit: int, now: datetime) -> list[QueueRow]:
     """The open questions, the one that runs out first on top."""
+    waiting = approvals.waiting(limit=limit)
+    runs = Run.objects.filter(pk__in={row.run_id for row in waiting})
+    agents = {run.pk: str(run.agent_version) for run in runs.select_related("agent_version")}
     return [
         QueueRow(
             approval=approval,
@@ -86,9 +85,31 @@ def queue_rows(*, limit: int, now: datetime) -> list[QueueRow]:
             votes=sum(vote.decision == "APPROVE" for vote in approval.votes.all()),
             expired=approval.expires_at <= now,
             soon=approval.expires_at <= now + SOON,
+            claimed_by=claimed_by(approval, now),
+            agent=agents.get(approval.run_id, ""),
         )
-        for approval in approvals.waiting(limit=limit)
+        for approval in waiting
     ]
+
+
+def claimed_by(approval: Approval, now: datetime) -> str:
+    """Who looks at it now; empty when nobody does."""
+    until = approval.claimed_until
+    return approval.claimed_by if until is not None and until > now else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What else is known around one question."""
+
+    before: Approval | None
+    before_changes: list[text.Change]
+    after: Approval | None
+    after_changes: list[text.Change]
+    same_resource: list[ActionJournal]
+    same_requester: int
+    following: UUID | None
+    preceding: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +130,23 @@ class ReviewItem:
     canonical: str
     subject: str
     refusal: DecisionError | None
+    beside: Beside
+    claimed_by: str
+    guarantee: str
+    meaning: str
+    compensates: str
+    repeat: dict[str, Any]
+    can_edit: bool
 
     @property
     def is_open(self) -> bool:
         """Whether the question itself can still be decided by somebody."""
         return self.approval.state == ApprovalState.PENDING
+
+    @property
+    def is_high_risk(self) -> bool:
+        """Whether one key must not be enough."""
+        return self.approval.high_risk or self.action.effect == "WRITE_IRREVERSIBLE"
 
 
 def review_item(*, approval_id: UUID, decider: Decider) -> ReviewItem | None:
@@ -124,14 +157,19 @@ def review_item(*, approval_id: UUID, decider: Decider) -> ReviewItem | None:
     action = ActionJournal.objects.get(pk=approval.action_id)
     run = Run.objects.select_related("agent_version").get(pk=approval.run_id)
     votes = approvals.votes(approval_id=approval_id)
-    now = database_clock()
-    impact = preview_of(approval)
+    now, spec = database_clock(), registry.get(approval.tool)
+    redactor = redactor_of([approval])
+    impact = redactor.json(preview_of(approval))
+    redactor.hide(run, "input")
     shown = redacted(approval.tool, approval.arguments)
+    turn = Turn.objects.filter(run=run, number=action.turn).first()
+    repeat = (approval.impact or {}).get("repeat")
+    kind = guarantee(spec) if spec and hasattr(spec, "contract") else None
     return ReviewItem(
         approval=approval,
         action=action,
         run=run,
-        turn=Turn.objects.filter(run=run, number=action.turn).first(),
+        turn=redactor.hide(turn, "text") if turn else None,
         votes=votes,
         yes=sum(vote.decision == "APPROVE" for vote in votes),
         now=now,
@@ -149,6 +187,13 @@ def review_item(*, approval_id: UUID, decider: Decider) -> ReviewItem | None:
             params_hash=approval.params_hash,
             now=now,
         ),
+        beside=_beside(approval),
+        claimed_by=claimed_by(approval, now),
+        guarantee=kind or "",
+        meaning=MEANING[kind] if kind else "",
+        compensates=getattr(spec, "compensates", "") if spec else "",
+        repeat=repeat if isinstance(repeat, dict) else {},
+        can_edit=spec is not None and decider.has(EDIT),
     )
 
 
@@ -158,92 +203,34 @@ def _precheck_time(approval: Approval) -> datetime | None:
     return datetime.fromisoformat(at) if isinstance(at, str) else None
 
 
-@dataclass(slots=True)
-class ActionView:
-    """One action with its attempts, approvals and readable arguments."""
-
-    action: ActionJournal
-    attempts: list[Attempt] = field(default_factory=list)
-    approvals: list[Approval] = field(default_factory=list)
-    arguments: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class EventLine:
-    """One event of the timeline; `gap` is the time without events before it, where it is long."""
-
-    event: Event
-    gap: str
-    moves: list[dict[str, Any]]
-    rest: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RunPage:
-    """Everything known about one run."""
-
-    run: Run
-    now: datetime
-    turns: list[Turn]
-    actions: list[ActionView]
-    model_attempts: list[Attempt]
-    approvals: list[Approval]
-    timeline: list[EventLine]
-    earlier_events: int
-    incidents: list[Incident]
-
-
-def run_page(*, run: Run) -> RunPage:
-    """The rows of one run, ordered for reading. Of the events, the last `MAX_EVENTS`."""
-    actions = list(run.actions.order_by("turn", "ordinal", "edit"))
-    attempts = list(run.attempts.order_by("started_at", "n"))
-    asked = approvals.of_run(run_id=run.pk)
-    events = list(run.events.order_by("-seq")[:MAX_EVENTS])[::-1]
-    return RunPage(
-        run=run,
-        now=database_clock(),
-        turns=list(run.turns.order_by("number")),
-        actions=[_action_view(action, attempts, asked) for action in actions],
-        model_attempts=[attempt for attempt in attempts if attempt.action_id is None],
-        approvals=asked,
-        timeline=timeline(events),
-        earlier_events=events[0].seq - 1 if events else 0,
-        incidents=list(run.incidents.order_by("id")),
+def _beside(approval: Approval) -> Beside:
+    of_run = {row.pk: row for row in approvals.of_run(run_id=approval.run_id)}
+    before = of_run.get(approval.supersedes) if approval.supersedes else None
+    after = next((row for row in of_run.values() if row.supersedes == approval.pk), None)
+    following, preceding = approvals.neighbours(approval=approval)
+    recent = ActionJournal.objects.order_by("-id").values_list("tool", "run__principal")[:RECENT]
+    return Beside(
+        before=before,
+        before_changes=difference(before, approval) if before else [],
+        after=after,
+        after_changes=difference(approval, after) if after else [],
+        same_resource=_same_resource(approval),
+        same_requester=sum(row == (approval.tool, approval.requester) for row in recent),
+        following=following,
+        preceding=preceding,
     )
 
 
-def action_view(*, action: ActionJournal) -> ActionView:
-    """One action with its attempts and approvals."""
-    attempts = list(action.attempts.order_by("started_at", "n"))
-    return _action_view(action, attempts, approvals.of_actions(action_ids=[action.pk]))
+def difference(old: Approval, new: Approval) -> list[text.Change]:
+    """The arguments of two questions side by side, what changed first."""
+    return text.changes(redacted(old.tool, old.arguments), redacted(new.tool, new.arguments))
 
 
-def _action_view(
-    action: ActionJournal, attempts: list[Attempt], asked: list[Approval]
-) -> ActionView:
-    return ActionView(
-        action=action,
-        attempts=[attempt for attempt in attempts if attempt.action_id == action.pk],
-        approvals=[approval for approval in asked if approval.action_id == action.pk],
-        arguments=redacted(action.tool, action.arguments),
-    )
-
-
-def timeline(events: list[Event]) -> list[EventLine]:
-    """Events as lines, with a gap marker where more than ten seconds passed in silence."""
-    lines = []
-    previous: datetime | None = None
-    for event in events:
-        rest = dict(event.data) if isinstance(event.data, dict) else {"data": event.data}
-        moves = rest.pop("transitions", [])
-        silent = event.created_at - previous if previous else timedelta(0)
-        gap = text.span(silent) if silent > timedelta(seconds=10) else ""
-        lines.append(EventLine(event=event, gap=gap, moves=_moves(moves), rest=rest))
-        previous = event.created_at
-    return lines
-
-
-def _moves(moves: Any) -> list[dict[str, Any]]:
-    """The moves with `source` and `target`, since a template cannot read a key named `from`."""
-    known = [move for move in moves if isinstance(move, dict)] if isinstance(moves, list) else []
-    return [{**move, "source": move.get("from"), "target": move.get("to")} for move in known]
+def _same_resource(approval: Approval) -> list[ActionJournal]:
+    """Earlier writes on the same resource, newest first."""
+    if not approval.resource_key:
+        return []
+    rows = ActionJournal.objects.filter(
+        tenant=approval.tenant, resource_key=approval.resource_key
+    ).exclude(effect="READ")
+    return list(rows.exclude(pk=approval.action_id).order_by("-id")[:10])

@@ -150,6 +150,12 @@ def span(length: timedelta) -> str:
     return " ".join(parts[:2])
 
 
+def money(micros: int) -> str:
+    """An amount in millionths of a US dollar: `0.0421 USD`, `12.00 USD`."""
+    dollars = micros / 1_000_000
+    return f"{dollars:.2f} USD" if abs(dollars) >= 1 or not micros else f"{dollars:.4f} USD"
+
+
 def relative(value: datetime, now: datetime) -> str:
     """`3 min ago`, `in 2 h`, `now`."""
     difference = value - now

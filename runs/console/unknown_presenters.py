@@ -17,6 +17,7 @@ from approvals.models import Approval
 from runs import sends
 from runs.approving import Decider
 from runs.console import presenters, text
+from runs.console.redaction import redacted, redactor_of
 from runs.models import ActionJournal, Attempt, Event, Run
 from runs.probing import PROBED
 from runs.reconcile_models import Callback, Reconciliation
@@ -101,8 +102,8 @@ def impact_of(action: ActionJournal) -> str:
         return presenters.one_line(approval)
     preview = (action.precheck or {}).get("preview")
     if isinstance(preview, dict) and preview.get("summary"):
-        return text.short(preview["summary"], 160)
-    shown = presenters.redacted(action.tool, action.arguments)
+        return text.short(redactor_of([action]).json(preview["summary"]), 160)
+    shown = redacted(action.tool, action.arguments)
     inside = ", ".join(f"{cell.path}={cell.text}" for cell in text.cells(shown)) if shown else ""
     return text.short(f"{presenters.verb_of(action.tool)}({inside})", 160)
 
@@ -166,10 +167,15 @@ def unknown_item(*, action_id: UUID, person: Decider) -> UnknownItem | None:
     if action is None:
         return None
     now, spec, run = database_clock(), spec_of(action), action.run
-    attempts = list(action.attempts.order_by("started_at", "n"))
+    redactor = redactor_of([action])
+    redactor.hide(action, "detail")
+    attempts = [
+        redactor.hide(attempt, "result", "detail", "reference")
+        for attempt in action.attempts.order_by("started_at", "n")
+    ]
     tools = [attempt for attempt in attempts if attempt.kind == AttemptKind.TOOL]
     made = sends.sends_of(tools)
-    shown = presenters.redacted(action.tool, action.arguments)
+    shown = redacted(action.tool, action.arguments)
     verdicts = list(action.reconciliations.order_by("created_at", "id"))
     return UnknownItem(
         action=action,
@@ -181,7 +187,10 @@ def unknown_item(*, action_id: UUID, person: Decider) -> UnknownItem | None:
         canonical=presenters.canonical_text(shown),
         sends=tools,
         probes=[Probe(a, answer_of(a)) for a in attempts if a.kind == AttemptKind.PROBE],
-        callbacks=list(action.callbacks.order_by("created_at")),
+        callbacks=[
+            redactor.hide(callback, "result", "detail")
+            for callback in action.callbacks.order_by("created_at")
+        ],
         verdicts=verdicts,
         neighbours=_neighbours(action),
         clocks=_clocks(action, spec, made),

@@ -8,17 +8,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
 from django.views.decorators.http import require_POST, require_safe
 
 from agentcore.reconciling import Verdict
 from runs.console import unknown_presenters as presenters
+from runs.console.pages import decider_of, may, need, page
 from runs.console.unknown_forms import GROUNDS, PROBE_IN, VerdictForm
-from runs.console.views import decider_of
 from runs.reconciliations import PERMISSION, Recorded
 from runs.selectors import database_clock
 from runs.services import ask_probe, record_verdict
@@ -39,7 +37,7 @@ def board(request: HttpRequest) -> HttpResponse:
         "now": database_clock(),
         "may_probe": _may_judge(request),
     }
-    return _page(request, "console/unknown_board.html", context)
+    return page(request, "console/unknown_board.html", context)
 
 
 def item(request: HttpRequest, action_id: UUID) -> HttpResponse:
@@ -136,22 +134,12 @@ def _item_page(
         "probe_in": PROBE_IN.items(),
         "may_probe": _may_judge(request),
     }
-    return _page(request, "console/unknown_item.html", context, status=status)
+    return page(request, "console/unknown_item.html", context, status=status)
 
 
 def _may_judge(request: HttpRequest) -> bool:
-    user: Any = request.user
-    return bool(user.has_perm(PERMISSION))
+    return may(request, PERMISSION)
 
 
 def _may_look(request: HttpRequest) -> None:
-    user: Any = request.user
-    if not (user.has_perm(PERMISSION) or user.has_perm("runs.view_actionjournal")):
-        raise PermissionDenied
-
-
-def _page(
-    request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
-) -> HttpResponse:
-    shared = {**admin.site.each_context(request), "is_nav_sidebar_enabled": False}
-    return TemplateResponse(request, template, {**shared, **context}, status=status)
+    need(request, PERMISSION, "runs.view_actionjournal")

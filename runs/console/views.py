@@ -1,42 +1,31 @@
-"""The review pages: the queue, and one item with its two decisions. GET changes nothing."""
+"""The review pages: the queue, and one item with its decisions. GET changes nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
 from approvals.errors import DecisionError
-from runs.approving import PERMISSION, Decider
+from runs.approving import PERMISSION
+from runs.claiming import next_role
 from runs.console import presenters
-from runs.console.forms import DecisionForm
+from runs.console.forms import CHOICES, DecisionForm
+from runs.console.pages import decider_of, need, page
 from runs.selectors import database_clock
 from runs.services import decide_approval
 
 QUEUE_LIMIT = 100
 
 
-def decider_of(request: HttpRequest) -> Decider:
-    """The signed-in person as the decision rules see him."""
-    user: Any = request.user
-    return Decider(
-        name=f"user:{user.get_username()}",
-        permissions=frozenset(user.get_all_permissions()),
-        roles=frozenset(user.groups.values_list("name", flat=True)),
-        is_superuser=user.is_superuser,
-    )
-
-
 @require_safe
 def queue(request: HttpRequest) -> HttpResponse:
     """`/admin/review/`: every open question, the one that runs out first on top."""
-    _may_look(request)
+    may_look(request)
     now = database_clock()
     rows = presenters.queue_rows(limit=QUEUE_LIMIT + 1, now=now)
     context = {
@@ -45,15 +34,15 @@ def queue(request: HttpRequest) -> HttpResponse:
         "more": len(rows) > QUEUE_LIMIT,
         "now": now,
     }
-    return _page(request, "console/review_queue.html", context)
+    return page(request, "console/review_queue.html", context)
 
 
 def item(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """`/admin/review/<id>/`: one question; POST decides it through `services.decide_approval`."""
-    _may_look(request)
+    may_look(request)
     if request.method == "POST":
         return _decide(request, approval_id)
-    return _item_page(request, approval_id)
+    return item_page(request, approval_id)
 
 
 def _decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
@@ -62,7 +51,7 @@ def _decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         problem = DecisionError(
             "The form was not complete. Nothing was decided; read and try again."
         )
-        return _item_page(request, approval_id, problem=problem, status=400)
+        return item_page(request, approval_id, problem=problem, status=400)
     data = form.cleaned_data
     try:
         decision = decide_approval(
@@ -70,10 +59,10 @@ def _decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
             params_hash=data["params_hash"],
             decision=data["decision"],
             decider=decider_of(request),
-            reason=data["reason"],
+            reason=form.said,
         )
     except DecisionError as error:
-        return _item_page(
+        return item_page(
             request, approval_id, problem=error, status=error.status, reason=data["reason"]
         )
     messages.success(request, _answer(decision.already, data["decision"], decision))
@@ -81,9 +70,11 @@ def _decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 
 
 def _answer(already: bool, choice: str, decision: Any) -> str:
-    word = "approved" if choice == "APPROVE" else "rejected"
+    word = {"APPROVE": "approved", "REJECT": "rejected"}.get(choice, "answered")
     if already:
         return f"You had already {word} this. It was counted once."
+    if choice == "RESPOND":
+        return "Answered. The model is given your words; nothing was sent."
     if choice == "REJECT":
         return "Rejected. The model is told your reason; nothing was sent."
     if decision.votes < decision.required:
@@ -92,7 +83,7 @@ def _answer(already: bool, choice: str, decision: Any) -> str:
     return "Approved. The run goes on with exactly these arguments."
 
 
-def _item_page(
+def item_page(
     request: HttpRequest,
     approval_id: UUID,
     *,
@@ -108,18 +99,11 @@ def _item_page(
         "item": found,
         "problem": problem,
         "reason": reason,
+        "choices": CHOICES.items(),
+        "next_role": next_role(found.approval.role),
     }
-    return _page(request, "console/review_item.html", context, status=status)
+    return page(request, "console/review_item.html", context, status=status)
 
 
-def _may_look(request: HttpRequest) -> None:
-    user: Any = request.user
-    if not (user.has_perm(PERMISSION) or user.has_perm("approvals.view_approval")):
-        raise PermissionDenied
-
-
-def _page(
-    request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
-) -> HttpResponse:
-    shared = {**admin.site.each_context(request), "is_nav_sidebar_enabled": False}
-    return TemplateResponse(request, template, {**shared, **context}, status=status)
+def may_look(request: HttpRequest) -> None:
+    need(request, PERMISSION, "approvals.view_approval")

@@ -47,14 +47,19 @@ class Page(HTMLParser):
         if tag == "form":
             self._form = Form(element.attributes.get("action", ""), element.attributes["method"])
             self.forms.append(self._form)
-        elif self._form is not None and "name" in element.attributes:
+        elif self._form is not None and ("name" in element.attributes or tag == "button"):
             self._field(self._form, element)
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        depth = len(self._open)
+        self.handle_starttag(tag, attrs)
+        del self._open[depth:]
+
     def _field(self, form: Form, element: Element) -> None:
-        name = element.attributes["name"]
         if element.tag == "button":
             form.buttons.append(element)
             return
+        name = element.attributes["name"]
         form.fields[name] = element.attributes.get("value", "")
         if "required" in element.attributes:
             form.required.add(name)
