@@ -4,10 +4,10 @@ ARGS ?=
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-decide faults api-check lint bench requirements lock
+.PHONY: help demo run test test-decide faults api-check e2e screenshots lint bench bench-peers requirements lock
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.ready ## Set everything up and carry one real run through
 	@$(RUN) -m examples.refund_desk.demo $(ARGS)
@@ -24,6 +24,12 @@ faults: .venv/.ready ## Fail at every I/O boundary, for half an hour (ARGS="--tr
 api-check: .venv/.ready ## Check the API against its OpenAPI document, in about three minutes
 	@$(RUN) -m tests.api.check $(ARGS)
 
+e2e: .venv/.ready ## Drive the console's pages with a real Chromium, in about a minute
+	@$(RUN) -m pytest tests/e2e $(ARGS)
+
+screenshots: .venv/.ready ## Draw the six main pages anew, light and dark, into docs/images
+	@AGENTCORE_SCREENSHOTS=docs/images $(RUN) -m pytest -q tests/e2e/test_screenshots.py $(ARGS)
+
 test-decide: .venv/.ready ## Reply table, any body, 200 models that lie, loop, stall or overspend
 	@REPLY_EXAMPLES=200 MODELS_AT_RANDOM=200 $(RUN) -m pytest tests/replies $(ARGS)
 
@@ -37,6 +43,9 @@ lint: .venv/.ready ## Check style, types, layers and migrations
 
 bench: .venv/.ready ## Measure what can be measured so far
 	@$(RUN) -m bench $(ARGS)
+
+bench-peers: .venv/.ready ## Compare with DBOS and LangGraph, installed apart (ARGS="--commit-delay 2000")
+	@$(RUN) -m bench peers $(ARGS)
 
 requirements: .venv/.ready ## Show each requirement with the tests that prove it
 	@$(RUN) -m tests.requirements_report $(ARGS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import unicodedata
 from typing import Any
@@ -40,7 +41,7 @@ def clean_text(text: str, limit: int | None = None) -> str:
 
 def canonical_json(value: Json) -> bytes:
     """RFC 8785 bytes of `value`; raises `NotCanonical`. Unicode is kept as it is."""
-    return _dumps(_walk(value, "$", 0, nfc=False))
+    return _dumps(_walk(value, nfc=False))
 
 
 def normalize_params(value: Json) -> Json:
@@ -48,7 +49,7 @@ def normalize_params(value: Json) -> Json:
 
     Two keys that become equal are refused: dropping one of them would change the meaning.
     """
-    return _walk(value, "$", 0, nfc=True)
+    return _walk(value, nfc=True)
 
 
 def sha256_hex(data: bytes | str) -> str:
@@ -87,54 +88,122 @@ def idempotency_key(*, intent_key: str, generation: int) -> str:
 
 def event_hash(*, key: bytes, previous: str, body: dict[str, Json]) -> str:
     """HMAC-SHA-256 that chains an event to the one before it (`previous` is "" for the first)."""
-    return hmac.new(key, canonical_json([previous, body]), hashlib.sha256).hexdigest()
+    value: list[Json] = [previous, body]
+    return hmac.new(key, _quick(value) or canonical_json(value), hashlib.sha256).hexdigest()
 
 
 def _digest(purpose: str, parts: list[Json]) -> str:
     # The purpose keeps two digests of equal parts apart.
-    return sha256_hex(_dumps(_walk([f"agentcore/{purpose}/1", *parts], "$", 0, nfc=True)))
+    return sha256_hex(_dumps(_walk([f"agentcore/{purpose}/1", *parts], nfc=True)))
 
 
 def _dumps(value: Any) -> bytes:
+    """RFC 8785 of what `_walk` gave back: text, integers, truth values, lists and objects.
+
+    The standard library writes these as the RFC says, ten times as fast, except for the order of
+    keys: the RFC sorts UTF-16 units, which differ from code points beyond U+D7FF.
+    """
     try:
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        if text.isascii() or max(text) < "\ud800":
+            return text.encode()
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, RecursionError) as error:
         raise NotCanonical(str(error)) from None
 
 
-def _walk(value: Json, path: str, depth: int, *, nfc: bool) -> Json:
+_DOUBTFUL = re.compile(r'\\u0000|(?:":|[\[,])-?\d+[.eE]|\d{16}')
+"""What may be a NUL, a float or a large integer in JSON text, or only looks like one."""
+
+
+def _quick(value: Json) -> bytes | None:
+    """Canonical JSON of what the runtime itself has put together (its keys are text), where one
+    look at the text tells that nothing in it needs care; None where it does not.
+    """
+    try:
+        text = json.dumps(
+            value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return None if max(text) > "\ud7ff" or _DOUBTFUL.search(text) else text.encode()
+
+
+class _Refused(Exception):  # noqa: N818  (becomes a NotCanonical)
+    """What is wrong with a value; its place is put together on the way out."""
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        super().__init__(problem)
+        self.problem, self.place = problem, place
+
+    def inside(self, place: str) -> _Refused:
+        self.place = place + self.place
+        return self
+
+
+def _walk(value: Json, *, nfc: bool) -> Json:
+    """A copy of `value` made of plain types. Raises `NotCanonical`."""
+    try:
+        return _copy(value, 0, nfc)
+    except _Refused as refused:
+        raise NotCanonical(f"${refused.place}: {refused.problem}") from None
+
+
+def _copy(value: Json, depth: int, nfc: bool) -> Json:
     if depth > MAX_DEPTH:
-        raise NotCanonical(f"{path}: nested deeper than {MAX_DEPTH}")
+        raise _Refused(f"nested deeper than {MAX_DEPTH}")
+    if isinstance(value, str):
+        return _text(value, nfc)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return _text(value, path, nfc)
     if isinstance(value, int):
         if abs(value) > MAX_INTEGER:
-            raise NotCanonical(f"{path}: integer beyond 2^53-1; use a string")
+            raise _Refused("integer beyond 2^53-1; use a string")
         return int(value)
     if isinstance(value, float):
-        raise NotCanonical(f"{path}: float; use a string or an integer of minor units")
+        raise _Refused("float; use a string or an integer of minor units")
     if isinstance(value, (list, tuple)):
-        return [_walk(item, f"{path}[{n}]", depth + 1, nfc=nfc) for n, item in enumerate(value)]
+        return _list(value, depth, nfc)
     if isinstance(value, dict):
-        return _object(value, path, depth, nfc)
-    raise NotCanonical(f"{path}: {type(value).__name__} is not JSON")
+        return _object(value, depth, nfc)
+    raise _Refused(f"{type(value).__name__} is not JSON")
 
 
-def _object(value: dict[Any, Json], path: str, depth: int, nfc: bool) -> dict[str, Json]:
-    result: dict[str, Json] = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise NotCanonical(f"{path}: a key that is not text")
-        name = _text(key, f"{path} (a key)", nfc)
-        if name in result:
-            raise NotCanonical(f"{path}: two keys with one normal form")
-        result[name] = _walk(item, f"{path}.{name}", depth + 1, nfc=nfc)
+def _list(value: list[Json] | tuple[Json, ...], depth: int, nfc: bool) -> list[Json]:
+    result: list[Json] = []
+    for item in value:
+        try:
+            result.append(_copy(item, depth + 1, nfc))
+        except _Refused as refused:
+            raise refused.inside(f"[{len(result)}]") from None
     return result
 
 
-def _text(value: str, path: str, nfc: bool) -> str:
+def _object(value: dict[Any, Json], depth: int, nfc: bool) -> dict[str, Json]:
+    result: dict[str, Json] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise _Refused("a key that is not text")
+        name = _key(key, nfc)
+        if name in result:
+            raise _Refused("two keys with one normal form")
+        try:
+            result[name] = _copy(item, depth + 1, nfc)
+        except _Refused as refused:
+            raise refused.inside(f".{name}") from None
+    return result
+
+
+def _key(key: str, nfc: bool) -> str:
+    try:
+        return _text(key, nfc)
+    except _Refused as refused:
+        raise refused.inside(" (a key)") from None
+
+
+def _text(value: str, nfc: bool) -> str:
     if not storable(value):
-        raise NotCanonical(f"{path}: NUL or lone surrogate")
-    return unicodedata.normalize("NFC", value) if nfc else str(value)
+        raise _Refused("NUL or lone surrogate")
+    if not nfc or value.isascii():
+        return str(value)
+    return unicodedata.normalize("NFC", value)

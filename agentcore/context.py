@@ -1,11 +1,12 @@
 """The exact request of one model call, from typed values: pure, and the same bytes each time.
 
-Layers, in the order of the request: trusted instructions, the input of the run, a summary of what
-was compacted, every later exchange whole and in order, and the task state. What changes with each
-turn stands last, so that what a provider has cached of the turn before stays valid. What tools
-returned is data: it stands in `function_call_output` items and in the summary, labelled as
-untrusted, and never in the instruction role. The manifest says what the model was shown and what
-was left out; with the rows that it names it gives the same bytes again.
+Layers, in the order of the request: trusted instructions, what was said in earlier runs of the
+session, the input of the run, a summary of what was compacted, every later exchange whole and in
+order, and the task state. What changes with each turn stands last, so that what a provider has
+cached of the turn before stays valid. What tools returned is data: it stands in
+`function_call_output` items and in the summary, labelled as untrusted, and never in the instruction
+role. The manifest says what the model was shown and what was left out; with the rows that it names
+it gives the same bytes again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from agentcore.canonical import clean_text, sha256_hex
@@ -25,6 +27,7 @@ __all__ = [
     "MAX_OBSERVATION",
     "ContextError",
     "ContextPack",
+    "Earlier",
     "Exchange",
     "Frame",
     "cap_text",
@@ -56,6 +59,34 @@ _RESERVED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """A finished run of the same session: what was asked, and the answer; None when it gave none.
+
+    `ended`: its terminal state, in lower case.
+    """
+
+    asked: Json
+    answered: Json
+    ended: str
+
+    def items(self) -> list[Item]:
+        """The question in the user's role, the answer in the model's."""
+        asked = _user(self.asked, of="an earlier run of this session")
+        if self.answered is None:
+            text = f"Message from the runtime:\nThat run ended without an answer: {self.ended}."
+            return [asked, {"type": "message", "role": "developer", "content": text}]
+        plain = isinstance(self.answered, dict) and set(self.answered) == {"text"}
+        said = self.answered["text"] if plain else _pretty(self.answered)
+        content = clean_text(cap_text(str(said)))
+        return [asked, {"type": "message", "role": "assistant", "content": content}]
+
+    @property
+    def size(self) -> int:
+        """Characters, about: what it adds to a request."""
+        return sum(len(json.dumps(item)) for item in self.items())
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """What was decided about one request before it was built; all of it is in the manifest.
 
@@ -63,8 +94,9 @@ class Frame:
     the items of this and later turns one by one, those before were listed by an earlier manifest.
     `max_output_tokens`: what is left to spend, None without such a limit; `input_tokens`: what is
     booked for the request. `stream`: the answer comes in fragments, for people who watch.
-    `closing`: why this turn is the last one, in which nothing can be
-    called; "" for all others.
+    `closing`: why this turn is the last one, in which nothing can be called; "" for all others.
+    `earlier`: the ids of the runs of the session that are shown, `earlier_left_out` how many older
+    ones are not; the same in every turn of a run.
     """
 
     task_state: Mapping[str, Json]
@@ -74,9 +106,14 @@ class Frame:
     input_tokens: int = 0
     stream: bool = False
     closing: str = ""
+    earlier: tuple[str, ...] = ()
+    earlier_left_out: int = 0
 
     def stored(self) -> dict[str, Json]:
         """The frame as part of a manifest."""
+        session: dict[str, Json] = {}
+        if self.earlier or self.earlier_left_out:
+            session = {"runs": list(self.earlier), "left_out": self.earlier_left_out}
         return {
             "task_state": dict(self.task_state),
             "compacted_before": self.compacted_before,
@@ -85,6 +122,7 @@ class Frame:
             "input_tokens": self.input_tokens,
             "stream": self.stream,
             "closing": self.closing,
+            **({"session": session} if session else {}),
         }
 
     @staticmethod
@@ -93,6 +131,7 @@ class Frame:
         if manifest.get("version") != MANIFEST_VERSION:
             raise ContextError(f"manifest of version {manifest.get('version')}")
         frame = manifest["frame"]
+        session = frame.get("session") or {"runs": [], "left_out": 0}
         return Frame(
             task_state=frame["task_state"],
             compacted_before=frame["compacted_before"],
@@ -101,6 +140,8 @@ class Frame:
             input_tokens=frame["input_tokens"],
             stream=frame["stream"],
             closing=frame["closing"],
+            earlier=tuple(session["runs"]),
+            earlier_left_out=session["left_out"],
         )
 
 
@@ -126,6 +167,7 @@ def compile_context(
     exchanges: Sequence[Exchange],
     frame: Frame,
     policy: ContextPolicy | None = None,
+    earlier: Sequence[Earlier] = (),
     secrets: Sequence[str] = (),
 ) -> ContextPack:
     """Build the request of the next model call.
@@ -137,7 +179,7 @@ def compile_context(
     """
     _refuse_settings(settings)
     trusted = clean_text(f"{instructions.rstrip()}\n\n{_RULES}")
-    parts = _parts(run_input, exchanges, frame, policy or ContextPolicy())
+    parts = _parts(run_input, exchanges, frame, policy or ContextPolicy(), earlier)
     wire = [] if frame.closing else [dict(tool) for tool in tools]
     request: dict[str, Json] = {
         **settings,
@@ -153,7 +195,7 @@ def compile_context(
         request["max_output_tokens"] = frame.max_output_tokens
     if frame.stream:
         request["stream"] = True
-    data = request_bytes(request)
+    data = _assembled(request, parts)
     _refuse_secrets(data, secrets)
     manifest: dict[str, Json] = {
         "version": MANIFEST_VERSION,
@@ -201,6 +243,11 @@ class _Part:
     items: list[Item]
     dropped: list[Item]
 
+    @property
+    def data(self) -> bytes:
+        """The items as they stand in the request, commas between them."""
+        return _bytes(self.items)[1:-1]
+
     def is_listed(self, frame: Frame) -> bool:
         return self.turn == 0 or self.turn >= frame.new_from
 
@@ -208,21 +255,64 @@ class _Part:
         return [_entry(self.kind or _kind(item), self.turn, item) for item in self.items]
 
 
+def _session(earlier: Sequence[Earlier], frame: Frame) -> list[_Part]:
+    """What was said before in the session."""
+    if not earlier and not frame.earlier_left_out:
+        return []
+    gone: list[Item] = []
+    if frame.earlier_left_out:
+        gone = [{"kind": "session", "runs": frame.earlier_left_out, "reason": "no room"}]
+    return [_Part("session", 0, [item for run in earlier for item in run.items()], gone)]
+
+
 def _parts(
-    run_input: Json, exchanges: Sequence[Exchange], frame: Frame, policy: ContextPolicy
+    run_input: Json,
+    exchanges: Sequence[Exchange],
+    frame: Frame,
+    policy: ContextPolicy,
+    earlier: Sequence[Earlier],
 ) -> list[_Part]:
     old = [exchange for exchange in exchanges if exchange.turn < frame.compacted_before]
-    parts = [_Part("input", 0, [_user(run_input)], [])]
+    parts = [*_session(earlier, frame), _Part("input", 0, [_user(run_input)], [])]
     if old:
         turns = [old[0].turn, old[-1].turn]
         gone: list[Item] = [{"kind": "exchanges", "turns": turns, "reason": "compacted"}]
         parts.append(_Part("summary", 0, [summary(exchanges=old, policy=policy)], gone))
-    for exchange in exchanges:
-        if exchange.turn >= frame.compacted_before:
-            replayed = replay(exchange)
-            parts.append(_Part("", exchange.turn, replayed.items, replayed.dropped))
+    whole = (exchange for exchange in exchanges if exchange.turn >= frame.compacted_before)
+    parts += [_exchange_part(exchange) for exchange in whole]
     parts.append(_Part("task_state", 0, [_state_item(frame)], []))
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _ExchangePart(_Part):
+    """With its bytes made once."""
+
+    written: bytes
+
+    @property
+    def data(self) -> bytes:
+        return self.written
+
+
+@lru_cache(maxsize=2048)
+def _exchange_part(exchange: Exchange) -> _Part:
+    """Kept, since a run shows all its exchanges in each turn: made anew, they took 5 of the 6 ms of
+    a request with 160 of them. Nobody changes the items.
+    """
+    replayed = replay(exchange)
+    data = _bytes(replayed.items)[1:-1]
+    return _ExchangePart("", exchange.turn, replayed.items, replayed.dropped, data)
+
+
+def _assembled(request: Mapping[str, Json], parts: Sequence[_Part]) -> bytes:
+    """`request_bytes(request)`, put together from the bytes of the parts that are its input."""
+    given = b",".join(data for part in parts if (data := part.data))
+    written = (
+        _bytes(name) + b":" + (b"[" + given + b"]" if name == "input" else _bytes(value))
+        for name, value in sorted(request.items())
+    )
+    return b"{" + b",".join(written) + b"}"
 
 
 def request_bytes(request: Mapping[str, Json]) -> bytes:
@@ -260,14 +350,17 @@ def _state_item(frame: Frame) -> Item:
     return {"type": "message", "role": "developer", "content": clean_text(text)}
 
 
-def _user(run_input: Json) -> Item:
+def _user(run_input: Json, *, of: str = "this run") -> Item:
     if isinstance(run_input, str):
-        text = f"Input of this run (text):\n{run_input}"
+        text = f"Input of {of} (text):\n{run_input}"
     else:
-        written = json.dumps(run_input, sort_keys=True, ensure_ascii=False, indent=1)
-        text = f"Input of this run (JSON):\n{written}"
+        text = f"Input of {of} (JSON):\n{_pretty(run_input)}"
     content = [{"type": "input_text", "text": clean_text(text)}]
     return {"type": "message", "role": "user", "content": content}
+
+
+def _pretty(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
 def _kind(item: Item) -> str:

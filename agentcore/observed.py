@@ -15,15 +15,19 @@ MIN_SECRET = 4
 _MARK = "\n[cut by the runtime: {shown} of {total} bytes are shown]"
 
 
-def observation(*, tool: str, status: str, data: Json, compensates: str = "") -> str:
+def observation(
+    *, tool: str, status: str, data: Json, compensates: str = "", person: Json = None
+) -> str:
     """The fixed envelope of what a tool call led to: always valid JSON, at most
     `MAX_OBSERVATION` bytes. `status` is a word of the runtime (`ok`, `failed`, `denied` …);
     `data` comes from outside and is labelled so. `compensates` names the tool whose effect this
-    one compensates.
+    one compensates; `person` says what a person changed in the call.
     """
     envelope = {"source": "tool", "untrusted": True, "tool": tool, "status": status, "data": data}
     if compensates:
         envelope["compensates"] = compensates
+    if person is not None:
+        envelope["person"] = person
     text = clean_text(json.dumps(envelope, ensure_ascii=False, sort_keys=True))
     if len(text.encode()) <= MAX_OBSERVATION:
         return text

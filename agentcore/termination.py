@@ -153,6 +153,20 @@ class MaxActions(_Counting):
         return len(step.calls)
 
 
+class MaxParallel(Condition):
+    """Calls of one turn, its branches."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def look(self, step: Step) -> Stop | None:
+        if len(step.calls) <= self.limit:
+            return None
+        detail = f"{len(step.calls)} calls in one reply, {self.limit} are allowed"
+        return Stop(StopReason.BUDGET, detail)
+
+
 class MaxFailures(_Counting):
     """Calls that came to nothing, for whatever reason."""
 
@@ -233,11 +247,20 @@ class Hard:
     turns: int
     actions: int
     failures: int | None = None
+    parallel: int | None = None
     tool_calls: dict[str, int] = field(default_factory=dict)
 
     def condition(self) -> Condition:
-        parts: list[Condition] = [MaxTurns(self.turns), MaxActions(self.actions)]
+        """All of them, for the beginning of a turn."""
+        parts: list[Condition] = [MaxTurns(self.turns), self.of_calls()]
         if self.failures is not None:
             parts.append(MaxFailures(self.failures))
+        return AnyOf(*parts)
+
+    def of_calls(self) -> Condition:
+        """Those that a reply can exceed by what it proposes."""
+        parts: list[Condition] = [MaxActions(self.actions)]
+        if self.parallel is not None:
+            parts.append(MaxParallel(self.parallel))
         parts += [MaxToolCalls(tool, limit) for tool, limit in sorted(self.tool_calls.items())]
         return AnyOf(*parts)

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from agentcore.callbacks import CallbackSources
 from agentcore.prices import DEFAULT_PRICES, PriceTable
+from agentcore.throttle import LimitTable
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+# One of ours, or `package.module:name` of a function that returns a `llm.base.ModelClient`.
+ModelApi = Annotated[
+    str, Field(pattern=r"^(responses|chat_completions|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")
+]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
 
 
@@ -67,10 +72,11 @@ class Options(BaseModel):
     openai_api_key: str = Field(default="", repr=False)
     openai_base_url: str = ""
     model: str = "gpt-5.2"
-    model_api: Literal["responses", "chat_completions"] = "responses"
+    model_api: ModelApi = "responses"
     stream: bool = False
     max_invalid_calls: Count = 3
     prices: PriceTable = DEFAULT_PRICES
+    limits: LimitTable = ()
     event_key: bytes = Field(default=b"", repr=False)
     callbacks: CallbackSources = Field(default_factory=dict, repr=False)
 

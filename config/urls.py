@@ -17,5 +17,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include("runs.api.urls")),
     path("admin/review/", include("runs.console.urls")),
     path("admin/unknown/", include("runs.console.unknown_urls")),
+    path("admin/", include("runs.console.site_urls")),
     path("admin/", admin.site.urls),
 ]

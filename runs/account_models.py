@@ -21,7 +21,11 @@ class Evidence(models.Model):
     run = models.ForeignKey("runs.Run", on_delete=models.PROTECT, related_name="evidence")
     turn = models.PositiveIntegerField()
     action = models.ForeignKey(
-        "runs.ActionJournal", on_delete=models.PROTECT, null=True, related_name="evidence"
+        "runs.ActionJournal",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="evidence",
+        db_index=False,
     )
     source = models.CharField(max_length=200)
     about = models.CharField(max_length=200, blank=True)
@@ -55,7 +59,9 @@ class Ledger(models.Model):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     run = models.ForeignKey("runs.Run", on_delete=models.PROTECT, related_name="ledger")
-    attempt = models.ForeignKey("runs.Attempt", on_delete=models.PROTECT, related_name="ledger")
+    attempt = models.ForeignKey(
+        "runs.Attempt", on_delete=models.PROTECT, related_name="ledger", db_index=False
+    )
     turn = models.PositiveIntegerField()
     entry = models.CharField(max_length=8, choices=[(str(e), str(e)) for e in Entry])
     model = models.CharField(max_length=120)

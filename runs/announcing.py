@@ -13,4 +13,5 @@ def announce(run: Run, event: Event) -> None:
     record(run, event)
     if run.session_id is not None and run.ended_at is not None:
         wake_next(run.session_id)
-    wake_on_commit(run.id)
+    if event.seq > 1:  # nobody can wait for a run whose id was not answered yet
+        wake_on_commit(run.id)

@@ -19,13 +19,14 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, Q
 
+from agentcore import failpoints
 from agentcore.callbacks import CallbackBody
 from agentcore.canonical import clean_text
 from agentcore.ids import new_id
 from agentcore.lifecycle import RUN_TERMINAL, ActionState
 from agentcore.reconciling import Heard, Word, hear
 from agentcore.values import AttemptOutcome, Json, OutcomeKind
-from runs import journal
+from runs import journal, outcomes
 from runs.dispatch import hint_on_commit
 from runs.models import ActionJournal, Incident
 from runs.reconcile_models import Callback
@@ -79,7 +80,8 @@ def settle(*, callback_id: UUID) -> str:
     action = None if callback.did else _action_of(callback)
     if action is None:
         return callback.did or PARKED
-    with locked_run(action.run_id, actor=f"callback:{callback.source}", event="") as draft:
+    actor = f"callback:{callback.source}"
+    with locked_run(action.run_id, actor=actor, event="", point="callback.settle") as draft:
         callback = Callback.objects.select_for_update().get(pk=callback_id)
         did = callback.did or _hear(draft, callback, action.pk)
     if not draft.is_empty and draft.run.state not in RUN_TERMINAL:
@@ -125,6 +127,8 @@ def _store(
     with transaction.atomic(durable=True):
         Callback.objects.bulk_create([row], ignore_conflicts=True)
         stored = Callback.objects.get(source=source, event_id=event_id)
+        failpoints.hit("callback.store.before_commit")
+    failpoints.hit("callback.store.after_commit")
     return stored, stored.pk != row.pk
 
 
@@ -184,6 +188,14 @@ def _hear(draft: Draft, callback: Callback, action_id: UUID) -> str:
     _MOVES.get(heard, _keep)(draft, action, callback)
     if heard is Heard.CONTRADICTION:
         draft.add(_incident(draft, action, callback, kind="CONTRADICTION"))
+    outcomes.hear_result(
+        draft,
+        action=action,
+        word=Word(callback.word),
+        heard=heard,
+        source=f"callback:{callback.source}:{callback.event_id}"[:200],
+        detail=callback.detail,
+    )
     draft.also(partial(_mark, callback.pk, action.pk, heard, draft.now))
     draft.set_run(wake_at=draft.now)
     draft.note(

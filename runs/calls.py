@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
+from django.utils.module_loading import import_string
 
 from agentcore import canonical, failpoints
 from agentcore.decisions import ParsedReply, ReplyFailure, parse_reply
@@ -129,7 +130,10 @@ def _model(request: ModelRequest) -> Result:
 
 
 def _client(options: Any) -> ModelClient:
-    """The adapter of the configured API; both answer in the form of the Responses API."""
+    """The adapter of the configured API; all answer in the form of the Responses API."""
+    if ":" in options.model_api:
+        made: ModelClient = import_string(options.model_api.replace(":", "."))()
+        return made
     kind = ResponsesClient if options.model_api == "responses" else ChatCompletionsClient
     return kind(api_key=options.openai_api_key, base_url=options.openai_base_url)
 

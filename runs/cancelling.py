@@ -17,7 +17,7 @@ from runs.leases import is_live
 from runs.models import ActionJournal, Run
 from runs.once import Within
 from runs.refusals import check_revision
-from runs.steps.stopping import void_undecided
+from runs.steps.stopping import note_outcome, void_undecided
 from runs.transitions import Draft, locked_run
 from runs.view import is_write, load_view
 
@@ -51,7 +51,7 @@ def cancel_run(
     such as `token:shop` or `user:olga`.
     """
     said = clean_text(reason.strip(), MAX_REASON)
-    with locked_run(run_id, actor=actor, event="run.cancelling") as draft:
+    with locked_run(run_id, actor=actor, event="run.cancelling", point="cancel") as draft:
         if within:
             within.begin()
         check_revision(draft.run, revision)
@@ -93,6 +93,7 @@ def _leave_what_holds_still(draft: Draft) -> None:
     view.run = draft.run
     if not view.open_actions and draft.run.state != RunState.WAITING_CHILD:
         void_undecided(view, draft)
+        note_outcome(view, draft)
         draft.move_run(RunState.CANCELLING)
         draft.move_run(RunState.CANCELLED)
         draft.release()

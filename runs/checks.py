@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.core.checks import Warning as Advice
 
+from agentcore.throttle import EACH
 from runs.doctor import settings_findings
+from runs.throttling import known_downstreams
 from tools import registry
 
 
@@ -43,4 +46,23 @@ def check_settings(
         )
         for finding in settings_findings()
         if finding.level != "ok"
+    ]
+
+
+@register("agentcore")
+def check_limits(
+    *,
+    app_configs: Sequence[AppConfig] | None = None,  # noqa: ARG001  (Django's signature)
+    **kwargs: Any,  # noqa: ARG001
+) -> list[CheckMessage]:
+    """W111: a limit of a downstream that no tool and no agent uses limits nothing."""
+    known = known_downstreams()
+    return [
+        Advice(
+            f"AGENTCORE_LIMITS: nothing calls {limit.downstream!r}, so this limit bounds nothing",
+            hint=f"known downstreams: {', '.join(sorted(known)) or 'none'}",
+            id="agentcore.W111",
+        )
+        for limit in settings.AGENTCORE_OPTIONS.limits
+        if limit.downstream not in (None, EACH, *known)
     ]

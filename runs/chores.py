@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db import connection
 
-from runs import once, sessions
+from runs import audit, once, sessions, switches
 from runs.bulk import run_due_bulk
 from runs.webhooks import sending
 
@@ -33,6 +33,8 @@ class Done:
     bulk: int = 0
     woken: int = 0
     forgotten: int = 0
+    let_go: int = 0
+    anchored: int = 0
 
 
 def do_once() -> Done:
@@ -45,6 +47,8 @@ def do_once() -> Done:
         bulk=bulk,
         woken=sessions.wake_waiting(),
         forgotten=once.forget_old(),
+        let_go=switches.let_go(),
+        anchored=audit.anchor_due(),
     )
 
 
@@ -67,8 +71,10 @@ def _forever(stop: threading.Event) -> None:
         try:
             more = run_due_bulk() > 0
             sessions.wake_waiting()
+            switches.let_go()
             if time.monotonic() - tidied > TIDY_EVERY:
                 once.forget_old()
+                audit.anchor_due()
                 tidied = time.monotonic()
         except Exception:
             more = False

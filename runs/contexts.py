@@ -8,16 +8,17 @@ the same rows give the same bytes at any time; nothing keeps a second copy of th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from agentcore.canonical import sha256_hex
-from agentcore.compaction import ContextPolicy
+from agentcore.compaction import CHARS_A_TOKEN, ContextPolicy
 from agentcore.context import (
     ContextError,
     ContextPack,
+    Earlier,
     Exchange,
     Frame,
     compile_context,
@@ -28,11 +29,15 @@ from agentcore.lifecycle import ActionState
 from agentcore.observed import unfold
 from runs import secrets
 from runs.account_models import Evidence
-from runs.models import ActionJournal, Turn
+from runs.models import ActionJournal, Run, Turn
 from runs.view import View, load_view
 
 NO_DECISION = "DROPPED"
 """The decision of a turn whose call gave none and is not asked again: no part of the history."""
+SESSION_RUNS = 20
+"""Earlier runs of a session that are shown at most, the newest."""
+SESSION_SHARE = 4
+"""Together they take at most this part of a context, so that the run itself has room."""
 HEAD = 200
 """Characters that a summary keeps of arguments, observations and the model's words."""
 
@@ -65,15 +70,22 @@ def exchanges_of(view: View, *, before: int, compacted_before: int = 0) -> list[
     actions = _by_turn(view.actions)
     facts = _facts(view, compacted_before) if compacted_before else {}
     return [
-        _exchange(
-            turn,
-            actions[turn.number],
-            facts.get(turn.number),
-            summarised=turn.number < compacted_before,
-        )
+        _exchange(turn, actions[turn.number], facts.get(turn.number), summarised=True)
+        if turn.number < compacted_before
+        else _whole(view, turn, actions[turn.number])
         for turn in view.turns
         if turn.number < before and turn.decision not in ("", NO_DECISION)
     ]
+
+
+def _whole(view: View, turn: Turn, actions: list[ActionJournal]) -> Exchange:
+    """An exchange to be shown whole; kept in the view once a later turn has begun."""
+    known = view.exchanges.get(turn.number)
+    if known is None:
+        known = _exchange(turn, actions, None, summarised=False)
+        if turn.number < view.run.turn:
+            view.exchanges[turn.number] = known
+    return known
 
 
 def _by_turn(actions: Iterable[ActionJournal]) -> defaultdict[int, list[ActionJournal]]:
@@ -150,6 +162,45 @@ def fact_of(row: Evidence) -> Fact:
     )
 
 
+def choose_earlier(view: View) -> tuple[tuple[str, ...], int]:
+    """The runs of the session that this run is shown, oldest first, and how many are left out.
+
+    Chosen for the first turn and kept: finished ones of the same agent, since who may start this
+    agent may perhaps not see what others said. Their rows do not change any more.
+    """
+    run = view.run
+    if view.turns:
+        frame = Frame.read(view.turns[-1].manifest)
+        return frame.earlier, frame.earlier_left_out
+    if run.session_id is None:
+        return (), 0
+    rows = Run.objects.filter(
+        tenant=run.tenant,
+        session_id=run.session_id,
+        agent_version__name=view.agent.name,
+        ended_at__isnull=False,
+        created_at__lt=run.created_at,
+    )
+    room = policy_of(view.agent.spec).limit * CHARS_A_TOKEN // SESSION_SHARE
+    chosen: list[str] = []
+    for row in rows.order_by("-created_at", "-id")[:SESSION_RUNS]:
+        room -= _earlier(row).size
+        if room < 0:
+            break
+        chosen.append(row.id.hex)
+    return tuple(reversed(chosen)), rows.count() - len(chosen)
+
+
+def earlier_of(ids: Sequence[str]) -> list[Earlier]:
+    """The earlier runs that a frame names, in its order."""
+    rows = {row.id.hex: row for row in Run.objects.filter(id__in=ids)} if ids else {}
+    return [_earlier(rows[item]) for item in ids]
+
+
+def _earlier(run: Run) -> Earlier:
+    return Earlier(asked=run.input, answered=run.output, ended=run.state.lower())
+
+
 def compile_turn(view: View, *, number: int, frame: Frame) -> ContextPack:
     """The request of turn `number`: the same rows and the same frame give the same bytes."""
     spec = view.agent.spec
@@ -162,6 +213,7 @@ def compile_turn(view: View, *, number: int, frame: Frame) -> ContextPack:
         exchanges=exchanges_of(view, before=number, compacted_before=frame.compacted_before),
         frame=frame,
         policy=policy_of(spec),
+        earlier=earlier_of(frame.earlier),
         secrets=secrets.of_the_runtime(),
     )
 

@@ -56,8 +56,8 @@ RUN_FROZEN_AT_END = _words("state output stop_reason reason fence ended_at")
 ACTION = Columns(
     table="runs_actionjournal",
     frozen=_words(
-        "id run_id tenant turn ordinal edit call_id tool tool_version effect contract arguments "
-        "params_hash fingerprint intent_key created_at"
+        "id run_id tenant turn ordinal edit edited_by call_id tool tool_version effect contract "
+        "arguments params_hash fingerprint intent_key created_at"
     ),
     once=_words("idempotency_key generation first_sent_at observation"),
     growing=_words("revision fence"),
@@ -104,10 +104,32 @@ APPROVAL = Columns(
     table="approvals_approval",
     frozen=_words(
         "id tenant run_id action_id tool tool_version policy_version rule arguments params_hash "
-        "resource_key resource_version impact requester role required_count expires_at created_at"
+        "resource_key resource_version impact requester role required_count policy_reason "
+        "high_risk tool_digest editor renewal supersedes standing expires_at created_at"
     ),
-    once=_words("decided_at consumed_at"),
-    free=_words("state"),
+    once=_words("decided_at consumed_at validation"),
+    free=_words("state claimed_by claimed_until"),
+)
+
+STANDING = Columns(
+    table="approvals_standingapproval",
+    frozen=_words(
+        "id tenant tool tool_version agent principal conditions max_uses expires_at granted_by "
+        "reason created_at"
+    ),
+    once=_words("revoked_at"),
+    once_blank=_words("revoked_by revoke_reason"),
+    growing=_words("uses"),
+)
+
+THRESHOLD = Columns(
+    table="runs_policythreshold",
+    frozen=_words(
+        "id tenant tool argument op value verdict role quorum ttl_seconds reason created_by "
+        "created_at"
+    ),
+    once=_words("retired_at"),
+    once_blank=_words("retired_by retire_reason"),
 )
 
 CALLBACK = Columns(
@@ -120,4 +142,4 @@ CALLBACK = Columns(
     once_blank=_words("did"),
 )
 
-GUARDED = (RUN, ACTION, ATTEMPT, TURN, KEY_OWNER, CALLBACK, APPROVAL)
+GUARDED = (RUN, ACTION, ATTEMPT, TURN, KEY_OWNER, CALLBACK, THRESHOLD, APPROVAL, STANDING)

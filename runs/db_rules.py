@@ -35,6 +35,8 @@ from runs.db_columns import (
     KEY_OWNER,
     RUN,
     RUN_FROZEN_AT_END,
+    STANDING,
+    THRESHOLD,
     TURN,
     TURN_DECISION,
     Columns,
@@ -42,13 +44,13 @@ from runs.db_columns import (
 
 APPS = ("approvals", "runs")
 FROZEN_IN = {
-    "approvals": "approvals/migrations/sql/0002_rules.sql",
-    "runs": "runs/migrations/sql/0006_rules.sql",
+    "approvals": "approvals/migrations/sql/0003_rules.sql",
+    "runs": "runs/migrations/sql/0008_rules.sql",
 }
 """The frozen text of each app, relative to the project's root."""
 
 NO_DELETE = {
-    "approvals": ("approvals_approval",),
+    "approvals": ("approvals_approval", "approvals_standingapproval"),
     "runs": (
         "runs_run",
         "runs_actionjournal",
@@ -57,6 +59,7 @@ NO_DELETE = {
         "runs_keyowner",
         "runs_incident",
         "runs_callback",
+        "runs_policythreshold",
     ),
 }
 APPEND_ONLY = {
@@ -67,6 +70,9 @@ APPEND_ONLY = {
         "runs_reconciliation",
         "runs_evidence",
         "runs_ledger",
+        "runs_switchchange",
+        "runs_auditanchor",
+        "runs_auditentry",
     ),
 }
 FILLFACTOR = {"approvals": (), "runs": ("runs_run", "runs_actionjournal", "runs_attempt")}
@@ -337,7 +343,7 @@ def rules(*, app: str) -> list[Rule]:
     """Every trigger of `app` ("runs" or "approvals"), in the order of the SQL text."""
     if app == "approvals":
         moves = move_rules("approvals_approval", first=["PENDING"])
-        return [*moves, *column_rules(APPROVAL), *_kept(app)]
+        return [*moves, *column_rules(APPROVAL), *column_rules(STANDING), *_kept(app)]
     return [
         *run_rules(),
         *action_rules(),
@@ -345,6 +351,7 @@ def rules(*, app: str) -> list[Rule]:
         *turn_rules(),
         *column_rules(KEY_OWNER),
         *column_rules(CALLBACK),
+        *column_rules(THRESHOLD),
         *_kept(app),
     ]
 

@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from agentcore.lifecycle import STEPS
-from runs import dispatch, isolation, sweeps
+from runs import dispatch, fleet, isolation, sweeps
 from runs.doctor_settings import (
     Finding,
     Level,
@@ -144,28 +144,16 @@ def _broker() -> Iterator[Finding]:
 
 # --- the workers --------------------------------------------------------------------------------
 
-_SERVED = """
-    SELECT jsonb_array_elements_text(queues) FROM runs_worker
-    WHERE beat_at > clock_timestamp() - make_interval(secs => %(dead_after)s)
-"""
-_LAST_SWEEP = (
-    "SELECT extract(epoch FROM clock_timestamp() - max(swept_at))::float8 FROM runs_worker"
-)
-
 
 def _workers() -> Iterator[Finding]:
     options = settings.AGENTCORE_OPTIONS
-    with connection.cursor() as cursor:
-        cursor.execute(_SERVED, {"dead_after": options.worker_dead_after})
-        served = [row[0] for row in cursor.fetchall()]
-        cursor.execute(_LAST_SWEEP)
-        age = cursor.fetchone()[0]
+    found = fleet.look()
     for step in STEPS:
-        count = served.count(step)
+        count = found.serving[step]
         cure = "" if count else f"start a worker with `-Q {step}`: runs stop at this step"
         yield Finding("ok" if count else "FAIL", f"workers for {step}", f"{count} alive", cure)
-    yield _isolate(served.count(isolation.QUEUE))
-    yield _sweep(age, period=max(options.sweep_period, options.beat_period))
+    yield _isolate(found.serving[isolation.QUEUE])
+    yield _sweep(found.sweep_age, period=max(options.sweep_period, options.beat_period))
 
 
 def _isolate(count: int) -> Finding:

@@ -105,7 +105,8 @@ def _transport(celery: Mapping[str, Any]) -> Iterator[Finding]:
 
 def database_settings_findings(database: Mapping[str, Any]) -> list[Finding]:
     """`database`: the entry of DATABASES."""
-    if "postgresql" not in str(database.get("ENGINE", "")):
+    engine = str(database.get("ENGINE", ""))
+    if "postgresql" not in engine and engine != "config.pooled":
         return []  # no database is named yet, and that has its own message
     options = database.get("OPTIONS", {})
     age = database.get("CONN_MAX_AGE", 0)

@@ -1,9 +1,12 @@
-"""Who holds what: the owner of a business intent, and the worker processes of the fleet."""
+"""Who holds what: the owner of a business intent, the worker processes of the fleet, the calls that
+count against a limit."""
 
 from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+
+from agentcore.ids import new_id
 
 
 class KeyOwner(models.Model):
@@ -49,3 +52,41 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.hostname}:{self.pid}"
+
+
+class LimitUse(models.Model):
+    """One outside call counted in one bucket of a limit. Bookkeeping: written only where limits are
+    set, deleted when the minute and the call are over.
+
+    `until`: the call cannot last longer; a process that dies gives its place back then.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    bucket = models.CharField(max_length=200)
+    attempt_id = models.UUIDField()
+    taken_at = models.DateTimeField()
+    until = models.DateTimeField()
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["bucket", "taken_at"], name="limituse_bucket_ix"),
+            models.Index(fields=["attempt_id"], name="limituse_attempt_ix"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.bucket} {self.attempt_id}"
+
+
+class LimitWait(models.Model):
+    """A run that waits for room in a bucket, so that it can be woken in turn."""
+
+    run_id = models.UUIDField(primary_key=True)
+    bucket = models.CharField(max_length=200)
+    since = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["bucket", "since"], name="limitwait_bucket_ix")]
+
+    def __str__(self) -> str:
+        return f"{self.bucket} {self.run_id}"

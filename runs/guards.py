@@ -1,7 +1,11 @@
-"""Asking the guardrails of an agent, with a time limit. They are a developer's code."""
+"""Asking the guardrails of an agent, with a time limit. They are a developer's code.
+
+They get copies: what they change in them changes nothing that runs.
+"""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from agentcore.canonical import clean_text
@@ -17,22 +21,22 @@ SECONDS = 2.0
 
 
 def check_input(view: View) -> Verdict:
-    return _ask(view, "input", view.run.input)
+    return _ask(view, "input", deepcopy(view.run.input))
 
 
 def check_action(view: View, action: ActionJournal) -> Verdict:
     proposed = Proposed(
         tool=action.tool,
-        arguments=action.arguments or {},
+        arguments=deepcopy(action.arguments or {}),
         tenant=view.run.tenant,
         principal=view.run.principal,
-        run_input=view.run.input,
+        run_input=deepcopy(view.run.input),
     )
     return _ask(view, "action", proposed)
 
 
 def check_output(view: View, output: dict[str, Json]) -> Verdict:
-    return _ask(view, "output", output)
+    return _ask(view, "output", deepcopy(output))
 
 
 def _ask(view: View, stage: Stage, value: Any) -> Verdict:

@@ -32,17 +32,28 @@ def turns_used(view: View) -> int:
 
 def conditions(view: View) -> Condition:
     """The run's limits and signs of standing still, as one condition."""
+    invalid = MaxInvalidCalls(settings.AGENTCORE_OPTIONS.max_invalid_calls)
+    return _hard(view).condition() | invalid
+
+
+def _hard(view: View) -> Hard:
     run, spec = view.run, view.agent.spec
     budget: Mapping[str, Any] = spec.get("budget") or {}
     aside = 1 if budget.get("diagnose") else 0
     failures = run.max_failures if run.max_failures is not None else budget.get("failures")
-    hard = Hard(
+    return Hard(
         turns=run.max_turns - aside,
         actions=run.max_actions,
         failures=failures,
+        parallel=budget.get("parallel"),
         tool_calls=dict(budget.get("tool_calls") or {}),
     )
-    return hard.condition() | MaxInvalidCalls(settings.AGENTCORE_OPTIONS.max_invalid_calls)
+
+
+def over(view: View) -> str:
+    """Which limit the calls of the reply just recorded exceed; "" for none."""
+    stop = _hard(view).of_calls().run(steps_of(view))
+    return stop.detail if stop is not None else ""
 
 
 def stop_of(view: View) -> Stop | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -162,6 +161,20 @@ class Run(models.Model):
             models.Index(
                 fields=["session", "id"], condition=Q(session__isnull=False), name="run_session_ix"
             ),
+            models.Index(
+                fields=["retry_of"], condition=Q(retry_of__isnull=False), name="run_retry_ix"
+            ),
+        ]
+        permissions = [
+            ("cancel_run", "Can cancel a run"),
+            ("retry_run", "Can start a run again"),
+            ("pause_run", "Can pause and resume a run"),
+            ("reveal_redacted", "Can see what tools keep secret"),
+            ("pause_agent", "Can switch agents and tools off and on"),
+            ("manage_policy", "Can set thresholds of the policy"),
+            ("manage_budget", "Can change what a run may use"),
+            ("replay_webhook", "Can send a webhook again"),
+            ("bulk_operate", "Can act on many runs at once"),
         ]
 
     def __str__(self) -> str:
@@ -172,46 +185,16 @@ class Run(models.Model):
         return self.state in RUN_TERMINAL
 
 
-class Turn(models.Model):
-    """One model call and what it decided.
-
-    `manifest` lists what the model was shown, `request_sha256` is the hash of the exact request.
-    `output` is the reply's list of items as JSON text, byte for byte (jsonb would refuse NUL and
-    reorder keys).
-    """
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="turns")
-    number = models.PositiveIntegerField()
-    model = models.CharField(max_length=120)
-    manifest = models.JSONField()
-    request_sha256 = models.CharField(max_length=64)
-    response_id = models.CharField(max_length=200, blank=True)
-    output = models.TextField(blank=True)
-    decision = models.CharField(max_length=20, blank=True)
-    text = models.TextField(blank=True)
-    problem = models.TextField(blank=True)
-    usage = models.JSONField(null=True)
-    code_version = models.CharField(max_length=40)
-    created_at = models.DateTimeField()
-    decided_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "number"], name="turn_once")]
-
-    def __str__(self) -> str:
-        return f"turn {self.number} of {self.run_id}"
-
-
 class ActionJournal(models.Model):
     """The durable row of one proposed tool call. Identity: run, turn, ordinal, edit."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="actions")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="actions", db_index=False)
     tenant = models.CharField(max_length=64)
     turn = models.PositiveIntegerField()
     ordinal = models.PositiveSmallIntegerField()
     edit = models.PositiveSmallIntegerField(default=0)
+    edited_by = models.CharField(max_length=200, blank=True)
     call_id = models.CharField(max_length=200)
     tool = models.CharField(max_length=120)
     tool_version = models.CharField(max_length=40)
@@ -230,14 +213,16 @@ class ActionJournal(models.Model):
     precheck = models.JSONField(null=True)
     bound_version = models.CharField(max_length=200, blank=True)
     approval = models.ForeignKey(
-        "approvals.Approval", on_delete=models.PROTECT, null=True, related_name="+"
+        "approvals.Approval", on_delete=models.PROTECT, null=True, related_name="+", db_index=False
     )
     state = models.CharField(max_length=20, choices=_choices(ActionState), default="PROPOSED")
     reason = models.CharField(max_length=60, blank=True)
     detail = models.TextField(blank=True)
     revision = models.BigIntegerField(default=0)
     fence = models.BigIntegerField(default=0)
-    same_as = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="+")
+    same_as = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, related_name="+", db_index=False
+    )
     result = models.JSONField(null=True)
     error_class = models.CharField(max_length=80, blank=True)
     downstream_ref = models.CharField(max_length=200, blank=True)
@@ -284,6 +269,10 @@ class ActionJournal(models.Model):
             models.Index(
                 fields=["downstream_ref"], condition=~Q(downstream_ref=""), name="action_ref_ix"
             ),
+            # "What did we do to this order?" Written once, with the row.
+            models.Index(
+                fields=["resource_key"], condition=~Q(resource_key=""), name="action_resource_ix"
+            ),
         ]
         permissions = [("reconcile_action", "Can settle an action whose outcome is unknown")]
 
@@ -301,7 +290,7 @@ class Attempt(models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="attempts")
     turn = models.PositiveIntegerField()
     action = models.ForeignKey(
-        ActionJournal, on_delete=models.PROTECT, null=True, related_name="attempts"
+        ActionJournal, on_delete=models.PROTECT, null=True, related_name="attempts", db_index=False
     )
     kind = models.CharField(max_length=14, choices=_choices(AttemptKind))
     n = models.PositiveSmallIntegerField()
@@ -346,55 +335,55 @@ class Attempt(models.Model):
         return f"{self.kind} {self.n} {self.outcome or 'open'}"
 
 
-class Event(models.Model):
-    """What happened, append-only: one row per transaction, `seq` without gaps per run.
-
-    `data.transitions` lists every move of the transaction; `hash` chains the row to the one before.
-    `txn` names the transaction, so that a lost COMMIT reply can be looked up.
-    """
-
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events")
-    seq = models.BigIntegerField()
-    type = models.CharField(max_length=40)
-    actor = models.CharField(max_length=200)
-    revision_before = models.BigIntegerField()
-    revision_after = models.BigIntegerField()
-    data = models.JSONField()
-    txn = models.UUIDField()
-    hash = models.CharField(max_length=64)
-    created_at = models.DateTimeField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_seq_once")]
-        # For the feed of all events; a block range index costs the hot path next to nothing.
-        indexes = [BrinIndex(fields=["created_at"], name="event_time_ix", pages_per_range=16)]
-
-    def __str__(self) -> str:
-        return f"{self.run_id}#{self.seq} {self.type}"
-
-
-class Incident(models.Model):
-    """Evidence that contradicts a terminal action. Never a state change."""
-
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="incidents")
-    action = models.ForeignKey(ActionJournal, on_delete=models.PROTECT, null=True)
-    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, null=True)
-    kind = models.CharField(max_length=40)
-    detail = models.TextField()
-    created_at = models.DateTimeField()
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.action_id}"
-
-
-from runs.access_models import ApiToken, IdempotencyRecord  # noqa: E402, F401  (tables of this app)
-from runs.account_models import Evidence, Ledger  # noqa: E402, F401
-from runs.fleet_models import KeyOwner, Worker  # noqa: E402, F401
-from runs.reconcile_models import Callback, Reconciliation  # noqa: E402, F401
-from runs.rest_models import (  # noqa: E402, F401
+from runs.access_models import ApiToken, IdempotencyRecord  # noqa: E402  (tables of this app)
+from runs.account_models import Evidence, Ledger  # noqa: E402
+from runs.control_models import (  # noqa: E402
+    AuditAnchor,
+    AuditEntry,
+    Controls,
+    PolicyThreshold,
+    Switch,
+    SwitchChange,
+)
+from runs.event_models import Event, Incident  # noqa: E402
+from runs.fleet_models import KeyOwner, LimitUse, LimitWait, Worker  # noqa: E402
+from runs.reconcile_models import Callback, Reconciliation  # noqa: E402
+from runs.rest_models import (  # noqa: E402
     BulkItem,
     BulkOperation,
     Session,
     WebhookDelivery,
     WebhookEndpoint,
 )
+from runs.turn_models import Turn  # noqa: E402
+
+__all__ = [
+    "ActionJournal",
+    "AgentVersion",
+    "ApiToken",
+    "Attempt",
+    "AuditAnchor",
+    "AuditEntry",
+    "BulkItem",
+    "BulkOperation",
+    "Callback",
+    "Controls",
+    "Event",
+    "Evidence",
+    "IdempotencyRecord",
+    "Incident",
+    "KeyOwner",
+    "Ledger",
+    "LimitUse",
+    "LimitWait",
+    "PolicyThreshold",
+    "Reconciliation",
+    "Run",
+    "Session",
+    "Switch",
+    "SwitchChange",
+    "Turn",
+    "WebhookDelivery",
+    "WebhookEndpoint",
+    "Worker",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -9,11 +10,12 @@ from agentcore.canonical import clean_text, sha256_hex
 from agentcore.claims import Effect, shown_in, words_of
 from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState
+from agentcore.reconciling import Heard, Word
 from agentcore.values import Json
 from runs.account_models import Evidence
 from runs.agents import get_agent
-from runs.models import ActionJournal, Run
-from runs.transitions import locked_run
+from runs.models import ActionJournal, Callback, Run
+from runs.transitions import Draft, locked_run
 from runs.view import View, is_write, spec_of
 from tools import registry
 from tools.limits import run_limited
@@ -21,22 +23,41 @@ from tools.limits import run_limited
 A = ActionState
 SECONDS = 2.0
 MAX = 40  # characters of the column
+EVENT = "run.business_result"
 NO_EFFECT, EFFECT_MADE, IN_PROGRESS = "no_effect", "effect_made", "in_progress"
+SETTLED, NOT_DONE, UNCERTAIN = "settled", "not_done", "uncertain"
 
 
 def business_outcome(view: View, output: dict[str, Json] | None = None) -> str:
     """One word for the business: what the agent's own function says of its output, else what the
-    journal says: nothing was changed, something was, or a downstream is still at it.
+    journal says: nothing was changed, something was, a downstream is still at it, or nobody knows.
     """
     declaration = get_agent(view.agent.name)
     if output is not None and declaration is not None and declaration.business_outcome is not None:
         said = _asked(declaration.business_outcome, output)
         if said:
             return said
+    if any(is_write(action) for action in view.in_state(A.ABANDONED)):
+        return UNCERTAIN
     made = [action for action in view.in_state(A.SUCCEEDED) if is_write(action)]
-    if any(_only_accepted(action) for action in made):
-        return IN_PROGRESS
+    accepted = [action for action in made if _only_accepted(action)]
+    if accepted:
+        return _later_word(accepted)
     return EFFECT_MADE if made else NO_EFFECT
+
+
+def _later_word(accepted: Sequence[ActionJournal], heard: Mapping[UUID, str] | None = None) -> str:
+    """What the downstreams have said since about writes that they had only accepted. `heard`: words
+    by action that are being written.
+    """
+    ids = [action.id for action in accepted]
+    rows = Callback.objects.filter(action_id__in=ids).order_by("settled_at", "created_at")
+    # One that says "done" under another reference than ours speaks of something else.
+    rows = rows.exclude(word=Word.SUCCEEDED, did=Heard.CONTRADICTION).exclude(word=Word.PENDING)
+    words = {row.action_id: row.word for row in rows} | dict(heard or {})
+    if Word.FAILED in words.values():
+        return NOT_DONE
+    return SETTLED if all(action_id in words for action_id in ids) else IN_PROGRESS
 
 
 def _asked(function: Any, output: dict[str, Json]) -> str:
@@ -74,6 +95,22 @@ def _is_made(action: ActionJournal) -> bool:
     return action.state == A.VOIDED and action.same_as_id is not None
 
 
+def hear_result(
+    draft: Draft, *, action: ActionJournal, word: Word, heard: Heard, source: str, detail: str
+) -> None:
+    """Draft what a downstream's word about an accepted write means for a run that has ended: the
+    answer stands as it was given, the business outcome follows. Other words change nothing here.
+    """
+    final = word is Word.FAILED or (word is Word.SUCCEEDED and heard is Heard.EVIDENCE)
+    if not (final and draft.run.is_terminal and action.state == A.SUCCEEDED):
+        return
+    rows = ActionJournal.objects.filter(run_id=draft.run.id, state=A.SUCCEEDED)
+    accepted = [row for row in rows if is_write(row) and _only_accepted(row)]
+    if action.id in {row.id for row in accepted}:
+        said = _later_word(accepted, {action.id: word})
+        _draft_result(draft, said, source=source, detail=detail, action_id=action.id)
+
+
 def record_business_result(
     *,
     run_id: UUID,
@@ -92,20 +129,30 @@ def record_business_result(
     said, where = clean_text(outcome.strip(), MAX), clean_text(source.strip(), 200)
     if not said or not where:
         raise ValueError("a business result has a word and a source")
-    with locked_run(run_id, actor=actor, event="run.business_result") as draft:
-        before = draft.run.business_outcome
-        draft.note(before=before, after=said, source=where, detail=clean_text(detail, 500))
-        draft.set_run(business_outcome=said)
-        row = Evidence(
-            id=new_id(),
-            run_id=run_id,
-            turn=draft.run.turn,
-            action_id=action_id,
-            source=where,
-            sha256=sha256_hex(detail),
-            verified=True,
-            observed_at=draft.now,
-            created_at=draft.now,
-        )
-        draft.add(row)
+    with locked_run(run_id, actor=actor, event=EVENT) as draft:
+        _draft_result(draft, said, source=where, detail=detail, action_id=action_id)
     return draft.run
+
+
+def _draft_result(
+    draft: Draft, said: str, *, source: str, detail: str, action_id: UUID | None
+) -> None:
+    before = draft.run.business_outcome
+    draft.event = EVENT
+    draft.note(before=before, after=said, source=source, detail=clean_text(detail, 500))
+    draft.set_run(business_outcome=said)
+    known = Evidence.objects.filter(action_id=action_id, source=source)
+    if action_id is not None and known.exists():
+        return  # one source says one thing about an action once; the event has the new word
+    row = Evidence(
+        id=new_id(),
+        run_id=draft.run.id,
+        turn=draft.run.turn,
+        action_id=action_id,
+        source=source,
+        sha256=sha256_hex(detail),
+        verified=True,
+        observed_at=draft.now,
+        created_at=draft.now,
+    )
+    draft.add(row)

@@ -46,7 +46,7 @@ def pause_run(
     run_not_waiting for one that is stopping, revision_mismatch).
     """
     said = clean_text(reason.strip(), MAX_REASON)
-    with locked_run(run_id, actor=actor, event="run.paused") as draft:
+    with locked_run(run_id, actor=actor, event="run.paused", point="pause") as draft:
         if within:
             within.begin()
         _check(draft.run, revision)
@@ -90,7 +90,7 @@ def resume_run(
     run_not_waiting, run_not_paused, revision_mismatch).
     """
     said = clean_text(reason.strip(), MAX_REASON)
-    with locked_run(run_id, actor=actor, event="run.resumed") as draft:
+    with locked_run(run_id, actor=actor, event="run.resumed", point="resume") as draft:
         if within:
             within.begin()
         _check(draft.run, revision)

@@ -44,7 +44,9 @@ def ask_probe(*, action_id: UUID, person: Decider, within: Within | None = None)
     if PERMISSION not in person.permissions and not person.is_superuser:
         message = f"You need the permission {PERMISSION} to ask for a probe."
         raise VerdictError("not_permitted", message, status=403)
-    with locked_run(known.run_id, actor=person.name, event="action.probe_asked") as draft:
+    with locked_run(
+        known.run_id, actor=person.name, event="action.probe_asked", point="ask_probe"
+    ) as draft:
         if within:
             within.begin()
         action = ActionJournal.objects.select_for_update(no_key=True).get(pk=action_id)

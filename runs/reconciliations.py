@@ -106,7 +106,7 @@ def record_verdict(
     run_id = ActionJournal.objects.filter(pk=action_id).values_list("run_id", flat=True).first()
     if run_id is None:
         raise VerdictError("not_found", "There is no action with this id.", status=404)
-    with locked_run(run_id, actor=person.name, event="action.reconciled") as draft:
+    with locked_run(run_id, actor=person.name, event="action.reconciled", point="verdict") as draft:
         if within:
             within.begin()
         recorded = _record(draft, action_id, said)

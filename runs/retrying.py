@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from runs import transitions
+from runs import selectors, transitions
 from runs.models import Run
 from runs.once import Within
 from runs.refusals import Refused
+from runs.selectors import Begun
 from runs.starting import StartRun
 
 RETRYABLE = ("FAILED", "INCOMPLETE")
@@ -65,10 +66,10 @@ class Retried:
         self._run_id = run_id
         self._inner = inner
 
-    def begin(self) -> None:
-        if self._inner:
-            self._inner.begin()
+    def begin(self) -> Begun:
+        begun = self._inner.begin() if self._inner else selectors.begun()
         check_retryable(self._run_id)
+        return begun
 
     def end(self, outcome: Run, *, run_id: UUID | None) -> None:
         if self._inner:

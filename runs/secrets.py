@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from django.conf import settings
 
 from agentcore.observed import MIN_SECRET, REDACTED
+from approvals.models import Approval
 from runs.models import ActionJournal
 from runs.view import spec_of
 from tools.invocation import redacted
@@ -43,7 +44,7 @@ def _long(*values: str | bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def of_call(action: ActionJournal) -> tuple[str, ...]:
+def of_call(action: ActionJournal | Approval) -> tuple[str, ...]:
     """The secret values among the arguments of a call: of Secret parameters, and those that the
     tool declares as redacted.
     """
@@ -60,7 +61,7 @@ def shown_arguments(action: ActionJournal) -> str:
     return json.dumps(shown, sort_keys=True, ensure_ascii=False)
 
 
-def _hidden(action: ActionJournal) -> list[Any]:
+def _hidden(action: ActionJournal | Approval) -> list[Any]:
     spec = spec_of(action)
     if spec is None or not action.arguments:
         return []

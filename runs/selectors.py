@@ -25,6 +25,25 @@ def database_clock() -> datetime:
     return moment
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a transaction sees as it begins: the database clock, and the stamp of the controls."""
+
+    now: datetime
+    controls: UUID | None
+
+
+BEGUN = "clock_timestamp(), (SELECT stamp FROM runs_controls WHERE id = 1)"
+"""The columns of a `Begun`, for the first statement of a transaction."""
+
+
+def begun() -> Begun:
+    """Read in a statement of its own, where no other one could read it along."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {BEGUN}")
+        return Begun(*cursor.fetchone())
+
+
 def find_run(*, tenant: str, run_id: UUID) -> Run | None:
     """The run with its agent version, or None when the tenant has no such run."""
     return Run.objects.select_related("agent_version").filter(tenant=tenant, id=run_id).first()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.db import IntegrityError, transaction
 
@@ -11,11 +11,13 @@ from agentcore import failpoints
 from agentcore.values import Json
 from agentcore.version import CODE_VERSION
 from approvals.errors import DecisionError
-from runs import dispatch, selectors, transitions
+from runs import agents, dispatch, selectors, spending, sql, switches, transitions
 from runs.agents import AgentDeclaration, all_agents, get_agent
 from runs.approving import Decider, Decision, decide_approval
 from runs.callbacks import receive_callback
 from runs.cancelling import Cancellation, cancel_run
+from runs.claiming import claim_approval, escalate_approval, release_approval
+from runs.editing import edit_action
 from runs.models import AgentVersion, Run
 from runs.once import Answer, Once, Within, answered_once, stored_answer
 from runs.pausing import NewLimits, pause_run, resume_run
@@ -24,7 +26,10 @@ from runs.reconciliations import record_verdict
 from runs.refusals import FieldError, Refused, invalid
 from runs.retrying import Retried, retry_request
 from runs.sessions import create_session, delete_session, join_session
+from runs.standing import grant_standing, revoke_standing
 from runs.starting import Caller, StartRun, limits_of, validated_input
+from runs.switches import switch_off, switch_on
+from runs.thresholds import add_threshold, retire_threshold
 from runs.webhooks.endpoints import has_endpoint
 
 __all__ = [
@@ -37,19 +42,29 @@ __all__ = [
     "NewLimits",
     "Once",
     "StartRun",
+    "add_threshold",
     "ask_probe",
     "cancel_run",
+    "claim_approval",
     "create_session",
     "decide_approval",
     "delete_session",
+    "edit_action",
+    "escalate_approval",
+    "grant_standing",
     "pause_run",
     "receive_callback",
     "record_verdict",
+    "release_approval",
     "resume_run",
+    "retire_threshold",
     "retry_run",
+    "revoke_standing",
     "start_run",
     "start_run_once",
     "stored_answer",
+    "switch_off",
+    "switch_on",
 ]
 
 
@@ -59,17 +74,13 @@ def start_run(*, caller: Caller, request: StartRun, within: Within | None = None
     Raises `Refused` (invalid_input, dedupe_open_run). A broker that is down is not an error: the
     sweep finds the run.
     """
-    prepared = _prepare(caller, request)
     try:
-        with transaction.atomic(durable=True):
-            if within:
-                within.begin()
-            run = _create(caller, request, prepared)
-            if within:
-                within.end(run, run_id=run.id)
-            failpoints.hit("start_run.before_commit")
+        run = _start(caller, request, within)
     except IntegrityError as error:
-        raise _conflict(caller, request, error) from error
+        if not agents.is_unknown_version(error):
+            raise _conflict(caller, request, error) from error
+        agents.forget_frozen()
+        run = _start(caller, request, within)
     failpoints.hit("start_run.after_commit")
     return run
 
@@ -95,6 +106,19 @@ def start_run_once(*, caller: Caller, request: StartRun, once: Once) -> Answer:
 
 
 # --- inside start_run -------------------------------------------------------------------------
+
+
+def _start(caller: Caller, request: StartRun, within: Within | None) -> Run:
+    prepared = _prepare(caller, request)
+    with transaction.atomic(durable=True):
+        begun = within.begin() if within else selectors.begun()
+        switches.refuse_start(request.agent, stamp=begun.controls)
+        with sql.in_one_go():
+            run = _create(caller, request, prepared, now=begun.now)
+            if within:
+                within.end(run, run_id=run.id)
+        failpoints.hit("start_run.before_commit")
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +149,21 @@ def _prepare(caller: Caller, request: StartRun) -> _Prepared:
     if request.start_at is not None and request.session_conflict == "queue":
         raise invalid("/start_at", "not_both", "cannot be combined with a place in a queue.")
     accepted = validated_input(model=agent.input_model, value=request.input)
-    return _Prepared(agent=agent, version=agent.freeze(), input=accepted)
+    version = agent.freeze()
+    if request.budget.max_cost is not None:
+        _check_price(version)
+    return _Prepared(agent=agent, version=version, input=accepted)
 
 
-def _create(caller: Caller, request: StartRun, prepared: _Prepared) -> Run:
+def _check_price(version: AgentVersion) -> None:
+    """A limit in money can only be kept where the model has a price."""
+    model = version.spec["model"]
+    if spending.price_for(model, datetime.now(UTC).date()) is None:
+        raise invalid("/budget/max_cost", "no_price", f"there is no price for the model {model}.")
+
+
+def _create(caller: Caller, request: StartRun, prepared: _Prepared, *, now: datetime) -> Run:
     """Insert the run and event 1 in the open transaction, and hint after its commit."""
-    now = selectors.database_clock()
     limits = limits_of(budget=prepared.agent.budget, asked=request.budget, now=now)
     wake_at = _begins(caller, request, now=now, deadline=limits.deadline_at)
     run = Run(
@@ -149,6 +182,8 @@ def _create(caller: Caller, request: StartRun, prepared: _Prepared) -> Run:
         hinted_at=now,  # the hint after this commit; the sweep waits its back-off
         max_turns=limits.max_turns,
         max_actions=limits.max_actions,
+        max_tokens=limits.max_tokens,
+        max_cost=limits.max_cost,
         deadline_at=limits.deadline_at,
         trace_id=request.trace_id,
         code_version=CODE_VERSION,

@@ -19,6 +19,7 @@ from agentcore.ledger import Account, Entry, Price, Spend, price_of, spend_of
 from agentcore.llm.base import ModelFailure
 from agentcore.llm.errors import Cause, explain
 from agentcore.values import Usage
+from runs import sql
 from runs.account_models import Ledger
 from runs.models import Attempt, Run
 from runs.transitions import Draft
@@ -52,12 +53,12 @@ def can_be_priced(run: Run, spec: Mapping[str, Any], on: date) -> bool:
 
 def reserve(
     draft: Draft, *, attempt: Attempt, model: str, spend: Spend, price: Price | None
-) -> None:
+) -> Ledger:
     """Draft the reservation of one call, beside its attempt."""
-    _book(draft, account_of(draft.run).reserve(spend))
+    _book(draft, account_of(draft.run).reserve(spend), note="reserved")
     line = _line(draft, attempt, Entry.RESERVE, model, spend, price=price, estimated=True)
     draft.add(line)
-    draft.note(budget=_shown(draft.run))
+    return line
 
 
 def settle(
@@ -65,12 +66,15 @@ def settle(
     *,
     attempt: Attempt,
     reply: ParsedReply | ReplyFailure | ModelFailure | None,
+    known: Ledger | None = None,
 ) -> None:
     """Draft what one call came to, once: after its reply, whoever brings it.
 
-    A call that was given up before, and settled by its reservation, is corrected.
+    A call that was given up before, and settled by its reservation, is corrected. `known` is that
+    reservation where nobody else can have settled it.
     """
-    lines = {line.entry: line for line in Ledger.objects.filter(attempt_id=attempt.id)}
+    rows = [known] if known else Ledger.objects.filter(attempt_id=attempt.id)
+    lines = {line.entry: line for line in rows}
     reserved = lines.get(Entry.RESERVE)
     if reserved is None or Entry.CORRECT in lines:
         return
@@ -102,23 +106,21 @@ def _settle(
 ) -> None:
     held = spend_in(reserved)
     spend = held if actual is None else actual
-    _book(draft, account_of(draft.run).settle(reserved=held, actual=spend))
+    _book(draft, account_of(draft.run).settle(reserved=held, actual=spend), note="settled")
     estimated = actual is None
     model = reserved.model
     line = _line(draft, attempt, Entry.SETTLE, model, spend, price=price, estimated=estimated)
     draft.add(line)
-    draft.note(budget=_shown(draft.run))
 
 
 def _correct(
     draft: Draft, attempt: Attempt, earlier: Ledger, actual: Spend, price: Price | None
 ) -> None:
     difference = actual - spend_in(earlier)
-    _book(draft, account_of(draft.run).correct(difference))
+    _book(draft, account_of(draft.run).correct(difference), note="corrected")
     model = earlier.model
     line = _line(draft, attempt, Entry.CORRECT, model, difference, price=price, estimated=False)
     draft.add(line)
-    draft.note(budget=_shown(draft.run))
 
 
 def _actual(
@@ -148,7 +150,8 @@ def _line(
     price: Price | None,
     estimated: bool,
 ) -> Ledger:
-    return Ledger(
+    return sql.new(
+        Ledger,
         run_id=draft.run.id,
         attempt_id=attempt.id,
         turn=attempt.turn,
@@ -164,20 +167,17 @@ def _line(
     )
 
 
-def _book(draft: Draft, account: Account) -> None:
-    draft.set_run(
-        tokens_used=account.tokens_used,
-        tokens_held=account.tokens_held,
-        cost_used=account.cost_used,
-        cost_held=account.cost_held,
-    )
-
-
-def _shown(run: Run) -> dict[str, int]:
-    """The account as events tell it."""
-    return {
-        "tokens_used": run.tokens_used,
-        "tokens_held": run.tokens_held,
-        "cost_used": run.cost_used,
-        "cost_held": run.cost_held,
+def _book(draft: Draft, account: Account, *, note: str) -> None:
+    """Set the sums; the event tells each one that changed as [before, after]."""
+    after = {
+        "tokens_used": account.tokens_used,
+        "tokens_held": account.tokens_held,
+        "cost_used": account.cost_used,
+        "cost_held": account.cost_held,
     }
+    before = {name: getattr(draft.run, name) for name in after}
+    changed = {name: [before[name], after[name]] for name in after if before[name] != after[name]}
+    earlier = draft.notes.get(note) or {}  # several calls were lost at once
+    pairs = {name: [earlier.get(name, pair)[0], pair[1]] for name, pair in changed.items()}
+    draft.note(**{note: {**earlier, **pairs}})
+    draft.set_run(**after)

@@ -23,7 +23,7 @@ from agentcore import failpoints
 from agentcore.lifecycle import RUN_LIVE, STEPS, RunState, step_of
 from runs import callbacks, dispatch, isolation, poison, worker
 from runs.driver import drive
-from runs.leases import LIVE_LEASE
+from runs.leases import DUE
 from runs.poison import Children
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,7 @@ NOT_NOW = 1e7
 # What must be driven alone is taken when somebody can do that; what died too often, always.
 _DUE = f"""
     SELECT r.id, r.revision, r.state, r.resume_to, r.claims FROM runs_run r
-    WHERE r.ended_at IS NULL AND r.wake_at <= clock_timestamp()
-      AND NOT {LIVE_LEASE}
+    WHERE {DUE}
       AND (%(states)s::text[] IS NULL OR r.claims >= %(spent_at)s
            OR coalesce(r.resume_to, r.state) = ANY(%(states)s))
       AND (r.hinted_at IS NULL OR r.hinted_at < clock_timestamp() - make_interval(

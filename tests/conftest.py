@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -127,6 +128,17 @@ def process_env(stack: Stack, django_db_setup: None) -> dict[str, str]:
     url = urlunsplit(parts._replace(path=f"/{name}"))
     settings = {"DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONPATH": str(ROOT)}
     return {**os.environ, **stack.env(), **settings, "DATABASE_URL": url}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outlives_its_test() -> Iterator[None]:
+    """A process keeps the rows of agent versions and the hints it has yet to publish; here each
+    test takes the rows away, and the next one counts messages."""
+    yield
+    if agents := sys.modules.get("runs.agents"):
+        agents.forget_frozen()
+    if dispatch := sys.modules.get("runs.dispatch"):
+        dispatch.drain()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -25,6 +25,7 @@ from approvals import records
 from approvals.models import Approval
 from runs.approving import Decider
 from runs.models import ActionJournal, AgentVersion, Run, Turn
+from runs.rights import decider_now
 from runs.selectors import database_clock
 from runs.transitions import create_run, locked_run
 
@@ -223,3 +224,20 @@ def make_user(
     for group in groups:
         user.groups.add(Group.objects.get_or_create(name=group)[0])
     return user
+
+
+def real_decider(
+    name: str = "user:grace", *, roles: tuple[str, ...] = (), **fields: Any
+) -> Decider:
+    """Somebody who may decide and has an account: an approval is good while its giver has rights.
+
+    `fields` are those of the account. The account is made when it is not there.
+    """
+    values = {"password": "!", "is_staff": True, **fields}
+    user, _ = User.objects.get_or_create(username=name.removeprefix("user:"), defaults=values)
+    names = ["decide_approval", "decide_high_risk", "edit_arguments"]
+    user.user_permissions.set(Permission.objects.filter(codename__in=names))
+    user.groups.set([Group.objects.get_or_create(name=role)[0] for role in roles])
+    found = decider_now(name=name, tenant=TENANT)
+    assert found is not None
+    return found

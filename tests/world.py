@@ -51,7 +51,7 @@ said = io.StringIO()
 call_command("token", "create", "shop", *{scopes!r}, stdout=said, stderr=io.StringIO())
 print("TOKEN", said.getvalue().strip())
 """
-_SCOPES = ("runs:write", "runs:read", "events:read", "refunds.write")
+SCOPES = ("runs:write", "runs:read", "events:read", "refunds.write")
 
 
 def wait_for(condition: Callable[[], T], *, seconds: float, what: str = "") -> T:
@@ -106,6 +106,14 @@ class World:
             self._db.close()
         running = [self.payment, self.model, *self.workers.values()]
         services.stop_all([*running, self.web] if self.web else running)
+
+    def arm(self, point: str) -> Path:
+        """Have the next process that reaches a failpoint killed; the path that then exists."""
+        folder = Path(self.env["AGENTCORE_FAILPOINTS_DIR"])
+        fired = folder / f"{point}.fired"
+        fired.unlink(missing_ok=True)
+        (folder / point).write_text("kill")
+        return fired
 
     # --- reading and doing -------------------------------------------------------------------
 
@@ -213,7 +221,7 @@ def open_world(
     folder: Path,
     *,
     apps: Sequence[str] = ("examples.refund_desk",),
-    scopes: Sequence[str] = _SCOPES,
+    scopes: Sequence[str] = SCOPES,
     **env: str,
 ) -> Iterator[World]:
     """A fresh database on `stack`, migrated; the payment and model services; no web, no worker."""

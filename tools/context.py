@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from tools import clock
 from tools.transport import Transport
 
 
@@ -14,7 +14,7 @@ from tools.transport import Transport
 class ToolContext:
     """One call, as the runtime sees it. Nothing here was chosen by the model.
 
-    `deadline` and `send_by` are seconds of `time.monotonic()`: the call ends by the first, its
+    `deadline` and `send_by` are seconds of `tools.clock.now()`: the call ends by the first, its
     first byte leaves by the second. `idempotency_key` is empty until the start of a write.
     `resource_version` is what the precheck saw and the write is bound to: send it as its
     precondition (If-Match), and a resource that moved on refuses the write.
@@ -39,7 +39,7 @@ class ToolContext:
     @property
     def remaining(self) -> float:
         """Seconds left until the deadline, never below zero."""
-        return max(0.0, self.deadline - time.monotonic())
+        return max(0.0, self.deadline - clock.now())
 
     @property
     def http(self) -> Transport:

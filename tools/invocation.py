@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from agentcore.canonical import normalize_params, storable
 from agentcore.values import AttemptOutcome, Found, Json, OutcomeKind, Pending, Preview
+from tools import clock
 from tools.arguments import load_params, parse_arguments, redacted
 from tools.context import ToolContext
 from tools.errors import (
@@ -147,7 +147,7 @@ def invoke_tool(
             OutcomeKind.REFUSED, error_class="stored_arguments", detail=one_line(exc.detail)
         )
     values = {name: getattr(params, name) for name in spec.params_model.model_fields}
-    if spec.effect.is_write and time.monotonic() >= context.send_by:
+    if spec.effect.is_write and clock.now() >= context.send_by:
         return AttemptOutcome(
             OutcomeKind.NO_EFFECT, error_class="send_by_passed", detail="too late to start"
         )

@@ -127,6 +127,8 @@ class ToolSpec:
     polling: bool = False  # asking again is what it is for: no sign of standing still
     grounded: tuple[str, ...] = ()  # parameters that must stand in the input or an observation
     claims: tuple[str, ...] = ()  # words by which an answer says that this write was made
+    untrusted: bool = False  # its results hold what strangers wrote: later writes are asked
+    downstream: str = ""  # what it calls, for limits; empty: it is counted by its own name
     problems: tuple[Problem, ...] = field(default=())
 
     @property
@@ -173,6 +175,7 @@ class ToolSpec:
             "grounded": list(self.grounded),
             "claims": list(self.claims),
             "function": self.wire(),
+            **({"untrusted": True} if self.untrusted else {}),
         }
 
 
@@ -249,6 +252,8 @@ def tool(
     polling: bool = False,
     grounded: tuple[str, ...] = (),
     claims: tuple[str, ...] = (),
+    downstream: str = "",
+    untrusted: bool = False,
     app_label: str = "",
 ) -> Callable[[Callable[Concatenate[ToolContext, P], R]], Tool[P, R]]:
     """Declare a function as a tool and register it.
@@ -257,12 +262,13 @@ def tool(
     request goes through `ctx.http`, which is what allows a new attempt after a proven absence
     (`tools/fencing.py`). `repeatable` says that the same intent may be wanted again: after a later
     write on the same resource, or when a person approves the repeat. `compensates` names the tool
-    whose effect this one compensates: for people, it is an action like any other.
+    whose effect this one compensates: for people, it is an action like any other. `downstream`
+    names what it calls, for limits. `untrusted` says that strangers write what it returns (mail,
+    web pages): from the next turn on a person is asked about every write of the run.
 
     A mistake that `manage.py check` can show does not raise here: the tool is registered as
     rejected and can neither be offered nor run.
     """
-
     timeout = DEFAULTS.timeout if timeout is None else timeout
     if timeout <= 0:
         raise ValueError("a timeout is a positive number of seconds")

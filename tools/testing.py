@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 from uuid import UUID
 
 from agentcore.values import AttemptOutcome, Json
+from tools import clock
 from tools.context import ToolContext
 from tools.invocation import invoke_tool, judge, parse_arguments
 from tools.spec import Tool, ToolSpec
@@ -17,7 +17,7 @@ _RUN = UUID("00000000-0000-7000-8000-000000000001")
 
 def make_context(**changes: Any) -> ToolContext:
     """A context for tests: 20 s to answer, 5 s to send, a fixed key. Any field may be given."""
-    now = time.monotonic()
+    now = clock.now()
     values: dict[str, Any] = {
         "run_id": _RUN,
         "tenant": "test",

@@ -12,7 +12,6 @@ import json as jsonlib
 import math
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentcore.values import Json
+from tools import clock
 from tools.errors import Ambiguous, NotSent, Rejected, ReplyUnreadable, ToolError
 from tools.fencing import the_transport
 from tools.limits import TookTooLong, run_limited
@@ -111,7 +111,7 @@ class HttpReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """One call's way out. `deadline` and `send_by` are seconds of `time.monotonic()`."""
+    """One call's way out. `deadline` and `send_by` are seconds of `tools.clock.now()`."""
 
     deadline: float
     send_by: float
@@ -199,7 +199,7 @@ class Transport:
         raise error or NotSent(f"{host} has no address", error_class="dns_failure")
 
     def _time_to_connect(self) -> float:
-        left = min(self.send_by, self.deadline) - time.monotonic()
+        left = min(self.send_by, self.deadline) - clock.now()
         if left <= 0:
             raise NotSent("it is too late to start sending", error_class="send_by_passed")
         return min(left, 3600.0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import socket
-import time
 from typing import Any
 
+from tools import clock
 from tools.errors import Ambiguous, NotSent
 
 _MAX_WAIT = 3600.0
@@ -31,7 +31,7 @@ class GuardedSocket:
         """
         view = memoryview(data)
         while view:
-            left = min(self._send_by, self._deadline) - time.monotonic()
+            left = min(self._send_by, self._deadline) - clock.now()
             if left <= 0:
                 self._too_late()
             self._raw.settimeout(min(left, _MAX_WAIT))
@@ -76,7 +76,7 @@ class _TimedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        left = self._deadline - time.monotonic()
+        left = self._deadline - clock.now()
         if left <= 0:
             raise TimeoutError("no time left to read the reply")
         self._raw.settimeout(min(left, _MAX_WAIT))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from django.db import connection
 from psycopg.types.json import Jsonb
 
+from runs import sql
 from runs.models import Event, Run
 
 EVENT_TYPES = (
@@ -28,12 +26,11 @@ _TYPES = frozenset(EVENT_TYPES)
 _RECORD = """
     INSERT INTO runs_webhookdelivery (id, tenant, endpoint_id, run_id, seq, type, status, tries,
         next_try_at, last_error, created_at)
-    SELECT gen_random_uuid(), e.tenant, e.id, %(run)s, %(seq)s, %(type)s,
+    SELECT gen_random_uuid(), e.tenant, e.id, %s, %s, %s,
         'PENDING', 0, clock_timestamp(), '', clock_timestamp()
     FROM runs_webhookendpoint e
-    WHERE e.tenant = %(tenant)s AND e.deleted_at IS NULL AND e.disabled_at IS NULL
-      AND (%(only)s::uuid IS NULL OR e.id = %(only)s)
-      AND (e.events @> %(all)s OR e.events @> %(name)s)
+    WHERE e.tenant = %s AND e.deleted_at IS NULL AND e.disabled_at IS NULL
+      AND e.id = coalesce(%s::uuid, e.id) AND (e.events @> %s OR e.events @> %s)
 """
 
 
@@ -45,14 +42,5 @@ def record(run: Run, event: Event) -> None:
     """
     if event.type not in _TYPES:
         return
-    values: dict[str, Any] = {
-        "run": run.id,
-        "seq": event.seq,
-        "type": event.type,
-        "tenant": run.tenant,
-        "only": run.webhook_endpoint_id,
-        "all": Jsonb("*"),
-        "name": Jsonb(event.type),
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_RECORD, values)
+    who = [run.tenant, run.webhook_endpoint_id, Jsonb("*"), Jsonb(event.type)]
+    sql.write(_RECORD, [run.id, event.seq, event.type, *who])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agentcore.values import Json
 from runs.webhooks.addresses import Network, is_allowed
+from tools import clock
 from tools.errors import NotSent, ToolError
 from tools.transport import Transport
 
@@ -64,7 +64,7 @@ def post(
     seconds: float,
 ) -> Sent:
     """Send `payload` and read the status. `seconds` bound everything, the resolver included."""
-    until = time.monotonic() + seconds
+    until = clock.now() + seconds
     transport = _CheckedTransport(deadline=until, send_by=until, networks=networks)
     try:
         reply = transport.request("POST", url, json=payload, headers=headers)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agentcore.claims import Effect, shown_in, statements, unsupported, words_of
 from agentcore.grounding import ungrounded
+from agentcore.languages import Language, languages_of
 
 REFUND = Effect("desk.refund_order", ("refunded",), made=False)
 
@@ -131,3 +134,72 @@ def test_an_identifier_that_nothing_supports(
 ) -> None:
     sources = ['{"order": "ORD-77"}', "see ORD-78, invoice 4711."]
     assert ungrounded(names=["order_id"], arguments=arguments, sources=sources) == found
+
+
+# --- languages ---------------------------------------------------------------------------------
+
+SPOKEN = languages_of(("en", "de", "zh"))
+WORDS = Effect("desk.refund_order", ("refunded", "erstattet", "已退款"), made=False)
+
+
+@pytest.mark.requirement("R79")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich habe den Betrag erstattet.",
+        "Der Betrag wurde auf Ihre Karte erstattet.",
+        "Die Ware war nicht beschädigt, aber ich habe sie erstattet.",
+        "您好\uff0c已退款\uff0c请查收。",
+        "订单没有取消。我已退款25元。",
+        "We refunded it.",
+    ],
+)
+def test_a_claim_is_found_in_each_language_that_is_declared(text: str) -> None:
+    assert unsupported(text=text, effects=[WORDS], languages=SPOKEN) == ("desk.refund_order",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Der Betrag wurde nicht erstattet.",
+        "Der Betrag wird erstattet, sobald jemand zustimmt.",
+        "Es konnte nichts erstattet werden.",
+        "Soll der Betrag erstattet werden?",
+        "尚未退款。",
+        "如果已退款您会收到通知。",
+        "It was not refunded.",
+    ],
+)
+def test_what_claims_nothing_passes_in_each_language(text: str) -> None:
+    assert unsupported(text=text, effects=[WORDS], languages=SPOKEN) == ()
+
+
+def test_what_a_read_has_shown_is_no_claim_unless_it_is_ones_own() -> None:
+    seen = Effect("desk.refund_order", ("erstattet",), made=False, seen=("erstattet",))
+    german = languages_of(("de",))
+    assert unsupported(text="Die Karte zeigt: erstattet.", effects=[seen], languages=german) == ()
+    mine = "Ich habe es erstattet."
+    assert unsupported(text=mine, effects=[seen], languages=german) == ("desk.refund_order",)
+
+
+def test_an_agent_can_bring_a_language_of_its_own() -> None:
+    dutch = Language("nl", undone=r"\b(?:niet|zodra)\b", own=r"\bik\b")
+    paid = Effect("desk.refund_order", ("terugbetaald",), made=False)
+    for text, found in {"Het is terugbetaald.": True, "Het is niet terugbetaald.": False}.items():
+        claimed = unsupported(text=text, effects=[paid], languages=(dutch,))
+        assert bool(claimed) is found
+    assert Language(**dutch.stored()) == dutch
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: languages_of(("tlh",)),
+        lambda: languages_of(()),
+        lambda: Language("x", undone="(", own=""),
+        lambda: Language("x", undone="(a)", own=""),
+    ],
+)
+def test_a_language_that_cannot_be_read_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="language"):
+        make()

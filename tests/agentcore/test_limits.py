@@ -25,6 +25,7 @@ from agentcore.retries import backoff
         {"actions": -1},
         {"wall": timedelta(0)},
         {"wall": 30},
+        {"parallel": 0},
     ],
 )
 def test_an_impossible_budget_is_refused(fields: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +10,7 @@ import pytest
 from agentcore.values import Absent, Found, Inconclusive, OutcomeKind
 from examples.refund_desk import agent_tools
 from tests.examples.http import call, fresh_order, refund, refund_body, refunds_of
-from tools import ToolContext, registry
+from tools import ToolContext, clock, registry
 from tools.invocation import invoke_postcondition, invoke_preview, invoke_tool, judge
 from tools.probes import invoke_probe
 
@@ -24,7 +23,7 @@ def _address(payment: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def context(key: str = "", seconds: float = 5.0, fence: int = 1) -> ToolContext:
-    now = time.monotonic()
+    now = clock.now()
     return ToolContext(
         run_id=uuid4(),
         tenant="t",

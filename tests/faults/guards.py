@@ -18,12 +18,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`trials`: (kind, story) that need it. `out` takes it out of this process."""
+    """`trials`: (kind, story) that need it. `out` takes it out of this process: of the workers, or
+    of the web server where it stands `in_web`."""
 
     says: str
     out: Callable[[], None]
     trials: tuple[tuple[str, str], ...]
     drops: tuple[str, ...] = ()
+    in_web: bool = False
 
 
 def remove(name: str) -> None:
@@ -230,6 +232,36 @@ def _without_ignore() -> None:
     swap(tasks, "follow", made)
 
 
+def _without_hash() -> None:
+    """What is sent is whatever the arguments have become."""
+    from runs.steps import bound, starting
+
+    def made(breach_of: Any) -> Any:
+        def finding(*args: Any) -> Any:
+            found = breach_of(*args)
+            return None if found is not None and found.reason == "ARGUMENTS_CHANGED" else found
+
+        return finding
+
+    swap(bound, "content_breach", made)
+    swap(starting, "is_unchanged", lambda _: lambda action: True)
+
+
+def _without_settle_window() -> None:
+    """ "Not there" counts as soon as it is said."""
+    from agentcore import verdicts
+
+    swap(verdicts, "_until_proven", lambda _: lambda write, settle: None)
+
+
+def _without_request_key() -> None:
+    """A repeated request is a new one."""
+    from runs import once
+
+    swap(once, "stored_answer", lambda _: lambda *, once: None)
+    swap(once, "store", lambda _: lambda **_: None)
+
+
 GUARDS: dict[str, Guard] = {
     "compare-and-swap": Guard(
         "fence, claim token and revision compared before every advance",
@@ -254,8 +286,24 @@ GUARDS: dict[str, Guard] = {
         _without_live_lease,
         (("only messages", "thinking"),),
     ),
+    "hash": Guard(
+        "what is sent has the hash of what was judged and approved",
+        _without_hash,
+        (("tampered", "tampered"),),
+    ),
+    "settle window": Guard(
+        "not there counts after the settle window, twice",
+        _without_settle_window,
+        (("late", "looked_up"),),
+    ),
+    "request key": Guard(
+        "a request that was answered is not done again",
+        _without_request_key,
+        (("web kill", "small"),),
+        in_web=True,
+    ),
     "intent": Guard(
-        "one owner for one business intent",
+        "one owner for one business intent (unique keys)",
         _without_intent_guard,
         (("intent", "again"),),
         drops=(

@@ -2,8 +2,8 @@
 
 The numbers are those of the fault plan: I1 effects, I2 end, I3 transitions, I4 intent before
 effect, I5 the bytes that were approved, I7 calls on the wire, I8 one output for each call, I9
-fences and decisions, I11 the chain of events. Not checked, because what they speak of does not
-exist yet: I6 (nothing cancels a run) and I10 (no event is delivered).
+fences and decisions, I6 nothing after a cancel, I11 the chain of events, and of I10 one end: that
+it is delivered is shown by the tests of the webhooks.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_every_kind_of_boundary_is_found(recorded: plan.Recorded) -> None:
     assert len(recorded.boundaries["small"]) > 100
 
 
-@pytest.mark.requirement("R16", "R53", "R55", "R60", "R61")
+@pytest.mark.requirement("R16", "R53", "R55", "R60", "R61", "R101")
 def test_killed_at_a_sample_of_all_boundaries(desk: Desk, recorded: plan.Recorded) -> None:
     trials = list(plan.kills(recorded.boundaries))
     random.Random(SEED).shuffle(trials)
@@ -72,6 +72,19 @@ def test_frozen_past_the_lease_and_thawed(desk: Desk, recorded: plan.Recorded) -
     suite = _suite(desk)
     suite.run(trials, at_most=10)
     _nothing_broke(suite, at_least=3)
+
+
+@pytest.mark.requirement("R101")
+def test_replies_lost_before_and_after_the_other_side_has_acted(desk: Desk) -> None:
+    """Each way to lose the reply of the write (no answer, an error, cut, too late), and some of
+    those of the model and of the reads."""
+    trials = list(plan.downstream(random.Random(SEED)))
+    writes = [t for t in trials if dict(t.payment).get("target") == "POST /refunds"]
+    others = [trial for trial in trials if trial not in writes]
+    random.Random(SEED).shuffle(others)
+    suite = _suite(desk)
+    suite.run([*writes[: len(plan.PAYMENT_MODES)], *others[:8]])
+    _nothing_broke(suite, at_least=4)
 
 
 @pytest.mark.requirement("R65")

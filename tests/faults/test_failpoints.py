@@ -26,20 +26,22 @@ _orders = itertools.count(5000)
 LOST_REPLY = ("probe.", "sweep.")
 AFTER_A_KILL = ("step.",)
 IN_THE_WEB = ("start_run.", "hint.", "decide.")
+BY_PEOPLE = ("cancel.", "pause.", "resume.", "verdict.", "ask_probe.", "callback.")
+"""Points that no refund passes by itself: `test_failpoints_of_people.py` has them."""
 POLLING = 1.5
 """Seconds for noticing on a busy machine: the beat of the dead, two polls of ours."""
 
 
-@pytest.mark.requirement("R16", "R48", "R55", "R57", "R60", "R61", "R65")
-@pytest.mark.parametrize("point", FAILPOINTS)
+@pytest.mark.requirement("R16", "R48", "R55", "R57", "R60", "R61", "R65", "R101")
+@pytest.mark.parametrize("point", [p for p in FAILPOINTS if not p.startswith(BY_PEOPLE)])
 def test_killed_once_at(world: World, point: str) -> None:
     order = f"ORD-{next(_orders)}"
     large = not point.startswith(LOST_REPLY + AFTER_A_KILL)
     if point.startswith(LOST_REPLY):
         world.fault(mode="commit_then_drop", times=1, order_id=order)
     if point.startswith(AFTER_A_KILL):
-        _arm(world, "tool.after_call")
-    fired = _arm(world, point)
+        world.arm("tool.after_call")
+    fired = world.arm(point)
     script = _WRITE_ONLY if point.startswith(("tool.", *AFTER_A_KILL)) else ""
 
     amount = "80.00 EUR" if large else "20.00 EUR"
@@ -61,16 +63,6 @@ def test_killed_once_at(world: World, point: str) -> None:
     if timed and watch.next_claim is not None:
         taken = watch.next_claim - fired.stat().st_ctime
         assert taken <= DEAD_AFTER + 2 * SWEEP_PERIOD * 1.25 + POLLING, f"{taken:.1f} s"
-
-
-def _arm(world: World, point: str) -> Path:
-    """Arm a point; the path that exists once it has fired."""
-    folder = Path(world.env["AGENTCORE_FAILPOINTS_DIR"])
-    for old in folder.iterdir():
-        if old.name == f"{point}.fired":
-            old.unlink()
-    (folder / point).write_text("kill")
-    return folder / f"{point}.fired"
 
 
 class _Claims:
@@ -116,7 +108,7 @@ _WRITE_ONLY = (
 def test_killed_once_at_a_read(world: World, point: str) -> None:
     """A lost read is simply made again; the whole conversation goes on."""
     order = f"ORD-{next(_orders)}"
-    fired = _arm(world, point)
+    fired = world.arm(point)
     run_id = world.refund(order)
     run = _follow(world, run_id, _Claims(world, run_id, fired))
 

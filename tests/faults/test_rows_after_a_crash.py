@@ -69,7 +69,7 @@ def _facts(world: World, run_id: str) -> tuple[object, ...]:
     return row
 
 
-@pytest.mark.requirement("R57")
+@pytest.mark.requirement("R57", "R101")
 @pytest.mark.parametrize(
     ("point", "facts", "refunds"),
     [

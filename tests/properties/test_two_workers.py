@@ -1,4 +1,4 @@
-"""Random interleavings of two workers, a sweep, a reviewer, a canceller and late results."""
+"""Random interleavings of two workers, a sweep, people who decide, and a downstream."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.properties.machine import TwoWorkers
 from tests.properties.stepping import by_hand
+from tests.runs.callback_support import sources
 from tools import registry
 
 PROFILE = settings(
-    max_examples=30,
+    max_examples=24,
     stateful_step_count=25,
     deadline=None,
     database=None,
@@ -25,7 +26,7 @@ PROFILE = settings(
 
 @pytest.fixture
 def hands(transactional_db: None) -> Iterator[None]:
-    with registry.isolated(), by_hand() as messages:
+    with registry.isolated(), sources(), by_hand() as messages:
         TwoWorkers.messages = messages
         yield
 

@@ -18,13 +18,15 @@ from pydantic import BaseModel
 
 from agentcore.lifecycle import RunState
 from agentcore.values import Contract, Effect, Key, Preview, ProbeVerdict, ToolCall
+from approvals.models import Approval
+from runs.approving import Decision, decide_approval
 from runs.driver import Driven, drive
 from runs.models import ActionJournal, Attempt, Incident, Run, Turn
 from runs.selectors import database_clock
 from runs.steps.judging import propose
 from runs.transitions import create_run, locked_run
 from runs.view import load_view
-from tests.factories import make_agent_version
+from tests.factories import make_agent_version, real_decider
 from tests.runs.rows import unguarded
 from tools import Absent, Ambiguous, Found, NotSent, Pending, Rejected, Tool, ToolContext, tool
 
@@ -168,14 +170,20 @@ def propose_run(*calls: Proposed, stop_on_failure: bool = False, **fields: Any) 
     return run.id
 
 
-def _decide(run_id: UUID, calls: Sequence[Proposed]) -> None:
+def propose_next(run_id: UUID, *calls: Proposed) -> None:
+    """The model of a run in COMPILING_CONTEXT proposes these in its next turn."""
+    _decide(run_id, calls, number=Run.objects.get(pk=run_id).turn + 1)
+
+
+def _decide(run_id: UUID, calls: Sequence[Proposed], number: int = 1) -> None:
     with locked_run(run_id, actor="worker:test", event="turn.started") as draft:
-        draft.move_run(RunState.COMPILING_CONTEXT)
-        draft.move_run(RunState.CALLING_MODEL, turn=1)
+        if draft.run.state != RunState.COMPILING_CONTEXT:
+            draft.move_run(RunState.COMPILING_CONTEXT)
+        draft.move_run(RunState.CALLING_MODEL, turn=number)
         draft.add(
             Turn(
                 run_id=run_id,
-                number=1,
+                number=number,
                 model="scripted",
                 manifest={},
                 request_sha256="0" * 64,
@@ -222,6 +230,17 @@ def later(run_id: UUID, **span: float) -> Driven | None:
     """Let time pass, then drive."""
     pass_time(run_id, **span)
     return go(run_id)
+
+
+def decide(run_id: UUID, ordinal: int = 0, *, decision: str = "APPROVE", **fields: Any) -> Decision:
+    """A person with an account and every right decides about a waiting call."""
+    row = Approval.objects.get(pk=action(run_id, ordinal).approval_id)
+    values: dict[str, Any] = {
+        "decider": real_decider("user:boss", is_superuser=True),
+        "reason": "seen",
+        "decision": decision,
+    }
+    return decide_approval(approval_id=row.pk, params_hash=row.params_hash, **{**values, **fields})
 
 
 def state_of(run_id: UUID) -> str:

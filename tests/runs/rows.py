@@ -277,6 +277,9 @@ def make_approval(state: str = "PENDING", **values: Any) -> Approval:
         "created_at": NOW,
         "decided_at": NOW,
         "consumed_at": NOW,
+        "supersedes": uuid4(),
+        "standing": uuid4(),
+        "validation": {"ok": True},
     }
     return _insert(Approval, defaults, values)
 
@@ -294,12 +297,11 @@ def make_vote(approval: Approval, **values: Any) -> ApprovalVote:
 
 def make_full_row(table: str) -> UUID | int:
     """One live row of `table` with every column set that a rule looks at; its id."""
-    if table == "approvals_approval":
-        return make_approval().pk
-    if table == "approvals_approvalvote":
-        return make_vote(make_approval()).pk
-    if table == "runs_agentversion":
-        return make_agent_version().pk
+    from tests.runs.control_rows import ALONE
+
+    if table in ALONE:
+        pk: UUID | int = ALONE[table]().pk
+        return pk
     run = make_run(stop_reason="BUDGET", failure={"layer": "runtime"})
     if table == "runs_run":
         return run.pk

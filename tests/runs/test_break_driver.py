@@ -20,7 +20,7 @@ from runs import sweeps, worker
 from runs.approving import decide_approval
 from runs.driver import drive
 from runs.models import Attempt, Run
-from tests.factories import decider
+from tests.factories import real_decider
 from tests.runs.test_break_harness import (
     ALL,
     Desk,
@@ -236,7 +236,7 @@ def approve(run_id: UUID) -> ApprovalRow:
         approval_id=approval.pk,
         params_hash=approval.params_hash,
         decision="APPROVE",
-        decider=decider(roles=frozenset({"boss"})),
+        decider=real_decider(roles=("boss",)),
     )
     return approval
 

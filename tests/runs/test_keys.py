@@ -22,6 +22,7 @@ from tests.runs.acting import (
     Downstream,
     action,
     actions,
+    decide,
     go,
     incidents,
     later,
@@ -194,16 +195,6 @@ def test_what_is_not_known_keeps_the_key_for_ever(shop: Downstream, ended: str) 
 # --- a repeat that a person allows ---------------------------------------------------------------
 
 
-def _approve(run: UUID, ordinal: int = 0) -> None:
-    from approvals import records, selectors
-
-    with locked_run(run, actor="user:1", event="approval.decided") as draft:
-        row = action(run, ordinal)
-        records.approve(approval=selectors.locked(approval_id=row.approval_id))
-        draft.move_action(row, "READY")  # type: ignore[arg-type]
-        draft.set_run(wake_at=draft.now)
-
-
 @pytest.mark.requirement("R46")
 def test_a_repeatable_write_is_done_again_when_a_person_allows_exactly_that(
     shop: Downstream,
@@ -219,7 +210,7 @@ def test_a_repeatable_write_is_done_again_when_a_person_allows_exactly_that(
     assert row.approval.impact["repeat"]["action"] == str(action(first).id)
     assert len(shop.effects) == 1
 
-    _approve(run)
+    decide(run)
     go(run)
     assert (states(run), _generations(run)) == (["SUCCEEDED"], [1])
     assert len(shop.effects) == 2
@@ -231,8 +222,8 @@ def test_an_approval_of_one_repeat_is_no_approval_of_the_next(shop: Downstream) 
     one, two = propose_run((send, {"what": "a"})), propose_run((send, {"what": "a"}))
     go(one)
     go(two)
-    _approve(one)
-    _approve(two)
+    decide(one)
+    decide(two)
     go(one)
     go(two)
     assert (states(one), states(two)) == (["SUCCEEDED"], ["AWAITING_APPROVAL"])
@@ -243,14 +234,14 @@ def test_the_approval_of_a_write_names_the_repeat_it_would_be(shop: Downstream) 
     send = write_tool(shop, repeatable=True, scope="tenant", approval=Approval.always(role="boss"))
     first = propose_run((send, {"what": "a"}))
     go(first)
-    _approve(first)
+    decide(first)
     go(first)
     run = propose_run((send, {"what": "a"}))
     go(run)
     approval = action(run).approval
     assert approval is not None
     assert approval.impact["repeat"]["action"] == str(action(first).id)
-    _approve(run)
+    decide(run)
     go(run)
     assert (states(run), len(shop.effects)) == (["SUCCEEDED"], 2)
 

@@ -16,7 +16,7 @@ from runs import services
 from runs.access_models import IdempotencyRecord
 from runs.models import Event, Run
 from runs.refusals import Refused
-from runs.selectors import database_clock
+from runs.selectors import begun, database_clock
 from runs.starting import BudgetRequest
 from tests.runs.api_support import caller, declare_agent, request_for
 
@@ -180,7 +180,7 @@ def test_a_failure_beside_the_commit_leaves_all_or_nothing(
 @pytest.mark.requirement("R65")
 def test_the_unique_index_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the advisory lock two racing requests still make one run."""
-    monkeypatch.setattr(once_module, "take_key", lambda once: None)
+    monkeypatch.setattr(once_module, "take_key", lambda once: begun())
     barrier = threading.Barrier(2)
 
     def answer(run: Run) -> tuple[int, dict[str, str]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.checks import ERROR, WARNING
+from django.test import override_settings
 
-from runs.checks import check_tools
+from agentcore.throttle import Limit
+from runs.checks import check_limits, check_tools
 from tools import Approval, Effect, NoContract, ToolContext, registry, tool
 
 
@@ -29,3 +32,18 @@ def test_findings_become_errors_and_warnings() -> None:
     assert found[("shop.pay", "agentcore.E004")] == ERROR
     assert found[("shop.wipe", "agentcore.W101")] == WARNING
     assert found[("shop.wipe", "agentcore.W103")] == WARNING
+
+
+def test_a_limit_that_bounds_nothing_is_told() -> None:
+    def look(ctx: ToolContext) -> Any: ...
+
+    limits = [
+        Limit(downstream=name, concurrent=1) for name in ("orders", "odrers", "*", "model:none")
+    ]
+    options = settings.AGENTCORE_OPTIONS.model_copy(
+        update={"limits": (*limits, Limit("acme", per_minute=1))}
+    )
+    with registry.isolated(), override_settings(AGENTCORE_OPTIONS=options):
+        tool(effect=Effect.READ, downstream="orders", app_label="shop")(look)
+        found = [item.msg for item in check_limits()]
+    assert [text.split("'")[1] for text in found] == ["odrers", "model:none"]

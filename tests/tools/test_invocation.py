@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from tools import (
     Retry,
     Tool,
     ToolContext,
+    clock,
     registry,
     tool,
 )
@@ -117,7 +117,7 @@ def test_an_interrupt_passes() -> None:
 
 def test_a_write_does_not_start_after_send_by() -> None:
     started: list[int] = []
-    outcome = run(write(lambda ctx: started.append(1)), send_by=time.monotonic() - 0.001)
+    outcome = run(write(lambda ctx: started.append(1)), send_by=clock.now() - 0.001)
     assert (outcome.kind, outcome.error_class, started) == (NO_EFFECT, "send_by_passed", [])
 
 
@@ -129,7 +129,7 @@ def test_a_slow_write_keeps_its_result() -> None:
             threading.Event().wait(0.01)
         return "done"
 
-    assert run(write(slow), deadline=time.monotonic() + 0.05).result == "done"
+    assert run(write(slow), deadline=clock.now() + 0.05).result == "done"
 
 
 def test_an_async_write_is_awaited_until_the_deadline() -> None:
@@ -143,7 +143,7 @@ def test_an_async_write_is_awaited_until_the_deadline() -> None:
 
     options: dict[str, Any] = {"effect": Effect.WRITE, "contract": KEY, "identity": ("order_id",)}
     assert run(tool(app_label="shop", **options)(refund)).result == "O-1"
-    hung = run(tool(app_label="shop", **options)(hang), deadline=time.monotonic() + 0.05)
+    hung = run(tool(app_label="shop", **options)(hang), deadline=clock.now() + 0.05)
     assert (hung.kind, hung.error_class) == (AMBIGUOUS, "timeout")
 
 
@@ -256,7 +256,7 @@ def test_a_failed_read_had_no_effect(
 
 def test_a_read_that_hangs_is_given_up_at_the_deadline() -> None:
     gate = threading.Event()
-    outcome = run(read(lambda ctx: gate.wait(5)), deadline=time.monotonic() + 0.1)
+    outcome = run(read(lambda ctx: gate.wait(5)), deadline=clock.now() + 0.1)
     gate.set()
     assert (outcome.kind, outcome.error_class) == (NO_EFFECT, "transient:timeout")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -20,6 +19,7 @@ from tools import (
     Pending,
     Query,
     ToolContext,
+    clock,
     registry,
     tool,
 )
@@ -81,7 +81,7 @@ def test_an_answer_that_is_no_verdict_is_inconclusive(answer: Any) -> None:
 
 def test_a_probe_that_hangs_is_inconclusive() -> None:
     gate = threading.Event()
-    verdict = probe(lambda ctx, p: gate.wait(5), deadline=time.monotonic() + 0.1)
+    verdict = probe(lambda ctx, p: gate.wait(5), deadline=clock.now() + 0.1)
     gate.set()
     assert isinstance(verdict, Inconclusive)
     assert "no answer" in verdict.detail

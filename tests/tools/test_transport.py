@@ -7,14 +7,13 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.tools.loopback import Downstream, answers, downstream, read_request, reply
-from tools import Ambiguous, NotSent, Rejected
+from tools import Ambiguous, NotSent, Rejected, clock
 from tools.errors import ReplyUnreadable
 from tools.testing import make_context
 from tools.transport import MAX_BODY_BYTES, PROVABLY_NOT_SENT, HttpReply, Transport
@@ -22,7 +21,7 @@ from tools.wire import GuardedSocket
 
 
 def send(url: str, *, seconds: float = 5.0, send_by: float = 5.0, **more: Any) -> HttpReply:
-    now = time.monotonic()
+    now = clock.now()
     context = make_context(deadline=now + seconds, send_by=now + send_by)
     return context.http.request("POST", url, json={"amount": "80.00 EUR"}, **more)
 
@@ -137,7 +136,7 @@ def test_send_by_is_checked_before_the_first_byte(monkeypatch: pytest.MonkeyPatc
     def slow(self: Transport, parts: Any) -> Any:
         wire = connect(self, parts)
         wait = threading.Event()
-        while time.monotonic() < self.send_by:
+        while clock.now() < self.send_by:
             wait.wait(0.01)
         return wire
 
@@ -151,12 +150,12 @@ def test_send_by_is_checked_before_the_first_byte(monkeypatch: pytest.MonkeyPatc
 
 def test_send_by_is_checked_before_every_further_write() -> None:
     ours, theirs = socket.socketpair()
-    send_by = time.monotonic() + 0.05
+    send_by = clock.now() + 0.05
     with ours, theirs:
         wire = GuardedSocket(ours, deadline=math.inf, send_by=send_by)
         wire.sendall(b"head")
         wait = threading.Event()
-        while time.monotonic() < send_by:
+        while clock.now() < send_by:
             wait.wait(0.01)
         with pytest.raises(Ambiguous) as caught:
             wire.sendall(b"body")
@@ -265,11 +264,11 @@ def test_other_broken_replies_are_ambiguous(raw: bytes) -> None:
 
 
 def test_the_deadline_holds_for_the_whole_call() -> None:
-    start = time.monotonic()
+    start = clock.now()
     with downstream(drip) as server, pytest.raises(Ambiguous) as caught:
         send(server.url, seconds=0.5)
     assert caught.value.error_class == "read_timeout"
-    assert time.monotonic() - start < 2.0
+    assert clock.now() - start < 2.0
 
 
 def test_a_server_that_stops_reading_is_ambiguous() -> None:
@@ -277,7 +276,7 @@ def test_a_server_that_stops_reading_is_ambiguous() -> None:
         server.received += peer.recv(100)
         server.released.wait(5)
 
-    now = time.monotonic()
+    now = clock.now()
     context = make_context(deadline=now + 1.5, send_by=now + 1.5)
     with downstream(behave) as server, pytest.raises(Ambiguous) as caught:
         context.http.request("POST", server.url, json={"note": "x" * 8_000_000})
@@ -381,7 +380,7 @@ def test_tls_with_a_known_certificate_works_and_with_an_unknown_one_sends_nothin
     known = ssl.create_default_context(cafile=certificate)
     with downstream(serve_tls(certificate, reply("200 OK", b'{"ok": 1}'))) as server:
         url = server.url.replace("http:", "https:")
-        out = Transport(deadline=time.monotonic() + 5, send_by=math.inf, tls=known)
+        out = Transport(deadline=clock.now() + 5, send_by=math.inf, tls=known)
         assert out.request("POST", url, json={"a": 1}).json() == {"ok": 1}
         seen = len(server.received)
         with pytest.raises(NotSent) as caught:

@@ -91,8 +91,13 @@ class Desk:
             "FAULTS_PROXY": str(self.proxy.ready["control"]),
         }
 
-    def start_web(self) -> None:
-        """gunicorn, its one child forked from a master that has loaded the application."""
+    def start_web(self, *, without: str = "") -> None:
+        """gunicorn, its one child forked from a master that has loaded the application.
+
+        `without`: a guard that is taken out in it.
+        """
+        if self.web is not None:
+            services.stop_all([self.web])
         command = [
             sys.executable, "-m", "gunicorn", "tests.faults.worker_entry:web", "--preload",
             "--bind", "127.0.0.1:0", "--workers", "1", "--threads", "12",
@@ -102,12 +107,12 @@ class Desk:
             name="web",
             command=command,
             folder=self.folder,
-            env=self.env(proxied=True),
+            env={**self.env(proxied=True), "FAULTS_WITHOUT": without},
             on_parent_death=signal.SIGTERM,
         )
         services.await_web(self.web)
-        session = self.session("")
-        session.sign_in(user="boss", password="boss-password")
+        if not len(self.cookies):  # the login outlives the server
+            self.session("").sign_in(user="boss", password="boss-password")
 
     def start_workers(
         self, count: int, *, proxied: bool = False, fleet: bool = False, without: str = ""
@@ -180,9 +185,9 @@ class Desk:
         session._opener.addheaders = [("X-Trial", trial)] if trial else []
         return session
 
-    def post(self, trial: str, body: dict[str, Any]) -> str | None:
+    def post(self, trial: str, agent: str, body: dict[str, Any]) -> str | None:
         """POST a run; its UUID, or None when no answer came."""
-        answer = self._send(trial, "/api/v1/runs", {"agent": "refund_desk", "input": body})
+        answer = self._send(trial, "/api/v1/runs", {"agent": agent, "input": body})
         return str(answer["id"]).removeprefix("run_") if answer else None
 
     def cancel(self, trial: str, run_id: str) -> bool:
@@ -235,7 +240,8 @@ class Desk:
             self.connections.pop().close()
 
     def ledger(self, orders: list[str]) -> list[dict[str, Any]]:
-        """The payment service's own rows of these orders, from its file."""
+        """The payment service's own rows of these orders, from its file. What stands behind a dot
+        in a key is that of one request (`lookup_desk`)."""
         path = self.world.folder / "payment.sqlite3"
         marks = ", ".join("?" * len(orders))
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
@@ -244,6 +250,7 @@ class Desk:
             rows = [dict(row) for row in db.execute(query, orders)]
         for row in rows:
             cents = row["amount"]
+            row["idempotency_key"] = row["idempotency_key"].partition(".")[0]
             row["amount"], row["currency"] = f"{cents // 100}.{cents % 100:02d}", "EUR"
         return rows
 
@@ -277,7 +284,8 @@ def open_desk(stack: Stack, folder: Path) -> Iterator[Desk]:
         (folder / name).mkdir(parents=True)
     key = secrets.token_hex(16)
     env = {**TIMES, "FAULTS_DIR": str(folder), "AGENTCORE_EVENT_KEY": key}
-    with open_world(stack, folder, **env, FAULTS_DATABASE_URL="") as world:
+    apps = ("examples.refund_desk", "tests.faults.lookup_desk")
+    with open_world(stack, folder, apps=apps, **env, FAULTS_DATABASE_URL="") as world:
         world.model.stop()
         world.model = _start_model(folder)
         world.env["OPENAI_BASE_URL"] = f"{world.model.url}/v1"

@@ -47,6 +47,7 @@ def try_without(
     guard = guards.GUARDS[name]
     proxied = "connection" in dict(guard.trials)
     desk.start_workers(WORKERS, proxied=proxied)
+    in_workers, in_web = ("", name) if guard.in_web else (name, "")
     stories = dict.fromkeys(story for _, story in guard.trials)
     boundaries = recorded or plan.record(desk, tuple(stories)).boundaries
     if any("messages" in kind for kind, _ in guard.trials):
@@ -59,7 +60,9 @@ def try_without(
             return Row(name, guard.says, control.figures.total, 0, ())
         for statement in guard.drops:
             desk.conn().execute(statement)
-        desk.start_workers(WORKERS, without=name, proxied=proxied)
+        desk.start_workers(WORKERS, without=in_workers, proxied=proxied)
+        if in_web:
+            desk.start_web(without=in_web)
         say(f"without {name}: {guard.says}")
         suite = Suite(desk, WIDTH, time.monotonic() + seconds, say)
         source = _trials(guard, boundaries, random.Random(seed))
@@ -68,6 +71,8 @@ def try_without(
                 break
     finally:
         desk.disarm("_messages")
+        if in_web:
+            desk.start_web()
     broken = Counter(
         f"{violation.code} {violation.kind}"
         for outcome in suite.figures.failed
@@ -94,6 +99,8 @@ def _kind(
     match kind:
         case "kill":
             yield from plan.kills(only)
+        case "web kill":
+            yield from (t for t in plan.kills(only) if t.faults[0].at.startswith("web|"))
         case "pause":
             yield from plan.pauses(only, rng, every=1)
         case "connection":

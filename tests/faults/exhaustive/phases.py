@@ -27,11 +27,14 @@ KINDS = (
     "broker",
     "connection",
     "fleet",
+    "tampered",
+    "late",
 )
 """Names of the phases, in their order; also what `--only` takes."""
 SHARES = {
     "two kills": 160, "pause": 200, "downstream": 200, "messages": 80, "broker": 90,
     "connection": 400, "fleet": 160, "beat, sweep, fetch": 400,
+    "tampered": 12, "late": 12,
 }  # fmt: skip
 """Trials of a phase at most, in a whole run; the kills are all of them."""
 
@@ -156,6 +159,18 @@ def _broker(whole: Whole) -> None:
             _harm_broker(whole.stack, harm, thread)
 
 
+def _tampered(whole: Whole) -> None:
+    """The arguments change between the approval and the start: nothing may be sent."""
+    trials = (Trial("tampered", "tampered") for _ in itertools.count())
+    whole.suite.run(trials, at_most=whole.share("tampered"))
+
+
+def _late(whole: Whole) -> None:
+    """A downstream without keys that acts long after the call was given up."""
+    trials = (Trial("late", "looked_up") for _ in itertools.count())
+    whole.suite.run(trials, at_most=whole.share("late"))
+
+
 def _harm_broker(stack: Stack, harm: str, thread: threading.Thread) -> None:
     valkey = stack.valkey
     if valkey is None:
@@ -179,4 +194,6 @@ _PHASES: dict[str, Callable[[Whole], None]] = {
     "broker": _broker,
     "connection": _connections,
     "fleet": _fleet,
+    "tampered": _tampered,
+    "late": _late,
 }

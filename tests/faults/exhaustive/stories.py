@@ -17,11 +17,13 @@ SECOND = 500_000_000
 class Story:
     """One run. `payment` and `model` are faults of the outside services, armed for its order.
 
-    `cancel_in`: it is cancelled when an action of it, or the run, is seen in this state. Not
-    `listed`: only for trials that name it.
+    `cancel_in`: it is cancelled when an action of it, or the run, is seen in this state. `linger`:
+    seconds after its last send until the downstream is done with it. Not `listed`: only for trials
+    that name it.
     """
 
     name: str
+    agent: str = "refund_desk"
     amount: str = "20.00 EUR"
     script: str = ""
     approve: str = ""
@@ -30,6 +32,7 @@ class Story:
     model: Mapping[str, Any] = field(default_factory=dict)
     effects: int = 1
     second: bool = False
+    linger: float = 0.0
     listed: bool = True
 
     def body(self, number: int) -> dict[str, Any]:
@@ -51,6 +54,10 @@ class Story:
 def _refund(order: str, amount: str) -> dict[str, Any]:
     arguments = {"order_id": order, "amount": amount, "reason": "damaged"}
     return {"tool": "refund_desk__submit_refund", "arguments": arguments}
+
+
+def _transfer(order: str, amount: str) -> dict[str, Any]:
+    return {**_refund(order, amount), "tool": "lookup_desk__transfer"}
 
 
 def _read(order: str) -> dict[str, Any]:
@@ -95,6 +102,21 @@ STORIES = {
             cancel_in="RUNNING",
         ),
         Story("withdrawn", amount="80.00 EUR", cancel_in="WAITING_APPROVAL", effects=0),
+        Story(
+            "tampered",
+            script=_script([_refund("ORD-A", "80.00 EUR")], ["done"]),
+            approve="APPROVE",
+            effects=0,
+            listed=False,
+        ),
+        Story(
+            "looked_up",
+            agent="lookup_desk",
+            script=_script([_transfer("ORD-A", "20.00 EUR")], ["done"]),
+            payment={"mode": "delay", "seconds": 2.5},
+            linger=3.5,
+            listed=False,
+        ),
         Story("thinking", model={"mode": "delay", "seconds": 0.4, "times": 20}, listed=False),
         Story("slow", script=_ONCE, payment={"mode": "delay_after_commit", "seconds": 0.9}),
     )

@@ -39,6 +39,7 @@ class Scope:
         self.trial, self.role, self._mark = trial, role, "p" if fresh else ""
         self.record: bool = armed.get("record", False)
         self.faults: list[dict[str, Any]] = armed.get("faults", [])
+        self.tampers: bool = armed.get("tampers", False)
         self.lock = threading.Lock()
         self.stale = False  # the message at hand had nothing to do: it may publish nothing
         self._folder, self._log = folder, folder / "log" / trial

@@ -20,6 +20,8 @@ from tests.world import get_json
 
 OF_PROCESS = ("beat|", "sweep|", "consumer|", "pool|")
 """Roles of boundaries that belong to a process and to no run."""
+TAMPERED = "tampered"
+"""Kind of trials in which the arguments change between the approval and the start."""
 UNDISTURBED = "only messages"
 """Kind of trials in which messages are doubled and nothing else is wrong."""
 PATIENCE = 30.0
@@ -88,11 +90,14 @@ def run_trial(desk: Desk, trial: Trial, *, record: bool = False) -> Outcome:
     began = time.monotonic()
     name, story = f"ORD-{number}", STORIES[trial.story]
     _arm(desk, trial, name, record=record)
-    run_id = ""
+    run_id: str | None = None
     try:
         body = story.body(number)
-        run_id = wait_for(lambda: desk.post(name, body), seconds=PATIENCE, what="an answer") or ""
+        post = desk.post
+        run_id = wait_for(lambda: post(name, story.agent, body), seconds=PATIENCE, what="an answer")
         _follow(desk, trial, name, run_id)
+        if story.linger and run_id:
+            _linger(desk, run_id, story.linger)
     except TimeoutError as error:
         outcome.violations.append(Violation("I2", "lost", str(error)))
     finally:
@@ -118,7 +123,8 @@ def _arm(desk: Desk, trial: Trial, name: str, *, record: bool) -> None:
     if model:
         desk.model_fault(**{"order_id": name, **model})
     faults = [{"at": f.at, "side": f.side, "mode": f.mode} for f in trial.faults]
-    desk.arm(name, {"record": record, "faults": faults})
+    tampers = trial.kind == TAMPERED
+    desk.arm(name, {"record": record, "faults": faults, "tampers": tampers})
     others = [fault for fault in faults if fault["at"].startswith(OF_PROCESS)]
     if others:
         desk.arm(f"{PROCESS}{name}", {"faults": others})
@@ -142,6 +148,15 @@ def _follow(desk: Desk, trial: Trial, name: str, run_id: str) -> None:
         return ended and (stopped is None or stopped.settled)
 
     wait_for(over, seconds=PATIENCE, what="the end of the run", every=0.025)
+
+
+def _linger(desk: Desk, run_id: str, seconds: float) -> None:
+    """Until the downstream has done what was sent to it, also what it does late."""
+    query = (
+        "SELECT count(*) = 0 FROM runs_attempt WHERE run_id = %s AND kind = 'TOOL'"
+        " AND started_at > clock_timestamp() - make_interval(secs => %s)"
+    )
+    wait_for(lambda: desk.sql(query, run_id, seconds)[0][0], seconds=PATIENCE, what="the last send")
 
 
 def _look(desk: Desk, run_id: str) -> tuple[str, bool, list[str]]:

@@ -1,0 +1,28 @@
+"""The clock of a call's limits: it goes on while the machine sleeps.
+
+A paused virtual machine must not send after its time when it goes on. `time.monotonic()` stands
+still while the machine is suspended; CLOCK_BOOTTIME does not. Where a system has no such clock it
+is the monotonic one.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+def _clock() -> int | None:
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    try:
+        if clock is not None:
+            time.clock_gettime(clock)
+    except OSError:  # the kernel is older than the C library
+        return None
+    return clock
+
+
+_CLOCK = _clock()
+
+
+def now() -> float:
+    """Seconds since some fixed moment; never set back, and only good for differences."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
