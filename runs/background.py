@@ -49,7 +49,7 @@ class Background(Generic[Item]):
         if self._items.qsize() >= self._limit:
             return False
         self._items.put(item)
-        if self._thread is None:
+        if not self._lives():
             self._start()
         return True
 
@@ -69,9 +69,13 @@ class Background(Generic[Item]):
         self._items, self._thread = SimpleQueue(), None
         self._lock = threading.Lock()
 
+    def _lives(self) -> bool:
+        """A drain that did not wait to the end leaves its mark to a thread that then ends."""
+        return self._thread is not None and self._thread.is_alive()
+
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None:
+            if not self._lives():
                 self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._thread.start()
 

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
 
 from agentcore.canonical import sha256_hex
 from runs import listing, services
@@ -155,7 +156,8 @@ def start_bulk(
             raise invalid("/confirm_token", "wrong_token", "is not that of this operation.")
         if count != row.total:
             raise invalid("/confirm_count", "wrong_count", f"the operation has {row.total} runs.")
-        _save(row, status="RUNNING", started_at=now, started_by=caller.principal)
+        started = {"started_by": caller.principal, "scopes": list(caller.scopes)}
+        _save(row, status="RUNNING", started_at=now, **started)
         if within:
             within.end(row, run_id=None)
     return row
@@ -281,9 +283,18 @@ def _note(item: BulkItem, **fields: Any) -> None:
     rows.update(**fields, done_at=database_clock())
 
 
+def operations_seen_by(caller: Caller) -> QuerySet[BulkOperation]:
+    """Those of its tenant; where it is bound to some agents, those with no run of another one."""
+    rows = BulkOperation.objects.filter(tenant=caller.tenant)
+    if not caller.agents:
+        return rows
+    items = BulkItem.objects.filter(operation=OuterRef("pk"))
+    return rows.exclude(Exists(items.exclude(run__agent_version__name__in=caller.agents)))
+
+
 def _locked(caller: Caller, operation_id: UUID) -> BulkOperation | None:
-    rows = BulkOperation.objects.select_for_update(no_key=True)
-    return rows.filter(tenant=caller.tenant, id=operation_id).first()
+    rows = operations_seen_by(caller).select_for_update(no_key=True, of=("self",))
+    return rows.filter(id=operation_id).first()
 
 
 def _save(row: BulkOperation, **fields: Any) -> None:

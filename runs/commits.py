@@ -132,6 +132,7 @@ def _at_once(
     if plan.steps is None or (results and plan.truth is None):
         return False
     drafts, held = _drafts(plan), {"fence": lease.fence, "claim_token": lease.token}
+    end: transitions.RunEnd | None = None
     try:
         with transaction.atomic(durable=True):
             end = transitions.write_at_once(
@@ -144,7 +145,9 @@ def _at_once(
     except IllegalTransition:
         return False
     except (DatabaseError, InterfaceError) as error:
-        if _connection_is_lost():
+        if isinstance(error, OperationalError | InterfaceError) and (end or _connection_is_lost()):
+            # With an `end` it was the COMMIT, which may have gone through. The connection does not
+            # tell: Django has made a new one by now.
             raise
         log.info("run %s: not written at once: %s", lease.run_id, error)
         return False

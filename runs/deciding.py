@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agentcore.policy import LADDER
 from approvals.errors import DecisionError, NotPermitted, SelfApproval
 from approvals.models import Approval
-from runs.models import Run
+from runs.models import ActionJournal, Run
 
 PERMISSION = "approvals.decide_approval"
 HIGH_RISK = "approvals.decide_high_risk"
@@ -54,12 +54,29 @@ def not_own(*, approval: Approval, run: Run, decider: Decider) -> DecisionError 
     """Four eyes."""
     if decider.is_agent:
         return SelfApproval("An agent's own token never decides. A person must.")
-    asked = (approval.requester, run.principal, run.on_behalf_of)
+    asked = (approval.requester, *requesters_of(run))
     if any(name and same_person(decider.name, name) for name in asked):
         return SelfApproval("You asked for this run. Somebody else must decide.")
-    if approval.editor and same_person(decider.name, approval.editor):
+    if any(same_person(decider.name, name) for name in _editors_of(approval)):
         return SelfApproval("You edited these arguments. Somebody else must decide.")
     return None
+
+
+def requesters_of(run: Run) -> tuple[str, ...]:
+    """Who asked for a run, "" among them. Whoever tries one again asks for it, too, but its task
+    came from who asked first."""
+    first = run.retry_of
+    before = (first.principal, first.on_behalf_of) if first else ()
+    return (run.principal, run.on_behalf_of, *before)
+
+
+def _editors_of(approval: Approval) -> list[str]:
+    """Everybody who edited the call: what one changed may still stand after the next one's edit."""
+    if not approval.editor:
+        return []
+    this = ActionJournal.objects.get(pk=approval.action_id)
+    same = ActionJournal.objects.filter(run_id=this.run_id, turn=this.turn, ordinal=this.ordinal)
+    return list(same.exclude(edited_by="").values_list("edited_by", flat=True))
 
 
 def rights(*, approval: Approval, decider: Decider) -> DecisionError | None:

@@ -18,6 +18,7 @@ from agentcore.reconciling import JUDGED, Ground, Send, Verdict, absence_refusal
 from agentcore.values import AttemptOutcome, Json, OutcomeKind
 from runs import journal, sends
 from runs.approving import Decider, same_person
+from runs.deciding import requesters_of
 from runs.dispatch import hint_on_commit
 from runs.models import ActionJournal
 from runs.once import Within
@@ -181,8 +182,7 @@ class _Case:
 
 def _record(draft: Draft, action_id: UUID, said: _Said) -> Recorded:
     action = ActionJournal.objects.select_for_update(no_key=True).get(pk=action_id)
-    requesters = (draft.run.principal, draft.run.on_behalf_of)
-    refused = may_judge(person=said.person, requesters=requesters)
+    refused = may_judge(person=said.person, requesters=requesters_of(draft.run))
     if refused is not None:
         raise refused
     before = Reconciliation.objects.filter(action=action).order_by("-created_at", "-id").first()

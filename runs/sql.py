@@ -122,10 +122,11 @@ def _bound(made: Sequence[Text]) -> str:
     it reads anew each time, which took 0.7 ms of the 3.9 ms of a start.
     """
     quote = Transformer.from_context(connection.connection).as_literal
-    found = [
-        text.encode() % tuple([_literal(value) or quote(value) for value in values])
-        for text, values in made
-    ]
+    with connection.wrap_database_errors:  # as Django's cursors do: a NUL is a DataError of Django
+        found = [
+            text.encode() % tuple([_literal(value) or quote(value) for value in values])
+            for text, values in made
+        ]
     return b"; ".join(found).decode()
 
 

@@ -22,6 +22,7 @@ from approvals.models import Approval, StandingApproval
 from runs import rights
 from runs.agents import get_agent
 from runs.deciding import HIGH_RISK, Decider, need
+from runs.fitting import check_columns
 from runs.models import ActionJournal
 from runs.selectors import database_clock
 from runs.view import View
@@ -57,12 +58,14 @@ def grant_standing(
         raise InvalidRule(f"There is no write tool {tool[:80]!r}; a read asks nobody.")
     if agent and get_agent(agent) is None:
         raise InvalidRule(f"There is no agent {agent[:80]!r}.")
+    if max_uses is not None and max_uses < 1:
+        raise InvalidRule("A number of uses is at least 1.")
     if not conditions and max_uses is None:
         raise InvalidRule("A standing approval needs a condition, or a number of uses.")
     now = database_clock()
     if expires_at <= now:
         raise InvalidRule("A standing approval ends in the future.")
-    return StandingApproval.objects.create(
+    row = StandingApproval(
         tenant=tenant,
         tool=tool,
         tool_version=spec.version,
@@ -75,6 +78,9 @@ def grant_standing(
         reason=said,
         created_at=now,
     )
+    check_columns(row)
+    row.save(force_insert=True)
+    return row
 
 
 def _checked(conditions: Sequence[Condition], known: set[str]) -> list[list[Json]]:

@@ -84,8 +84,11 @@ def _set(*, kind: str, name: str, by: Decider, reason: str, is_off: bool) -> Swi
 def _must_exist(kind: str, name: str, *, is_off: bool) -> None:
     if kind not in (AGENT, TOOL):
         raise InvalidRule(f"a switch is for an {AGENT} or a {TOOL}")
-    known = get_agent(name) if kind == AGENT else registry.get(name)
-    if is_off and known is None:  # what is gone from the code can still be switched on
+    known = (get_agent(name) if kind == AGENT else registry.get(name)) is not None
+    if not known and not is_off and clean_text(name) == name:
+        # What is gone from the code can still be switched on.
+        known = Switch.objects.filter(kind=kind, name=name).exists()
+    if not known:
         raise InvalidRule(f"There is no {kind.lower()} {name[:80]!r}.")
 
 

@@ -14,6 +14,7 @@ from approvals.errors import ApprovalNotFound, InvalidRule, ReasonRequired
 from runs import controls
 from runs.control_models import PolicyThreshold
 from runs.deciding import Decider, need
+from runs.fitting import check_columns
 from runs.selectors import database_clock
 from tools import registry
 
@@ -49,13 +50,12 @@ def add_threshold(
     if verdict not in ("ASK", "DENY"):
         raise InvalidRule("A threshold asks (ASK) or refuses (DENY).")
     try:
-        exact = normalize_params({"value": value})["value"]
         row = PolicyThreshold(
             tenant=tenant,
             tool=tool,
             argument=argument,
             op=op,
-            value=exact,
+            value=normalize_params({"value": value})["value"],
             verdict=verdict,
             role=role,
             quorum=quorum,
@@ -63,6 +63,7 @@ def add_threshold(
             reason=clean_text(reason.strip(), MAX_REASON),
             created_by=by.name,
         )
+        check_columns(row)
         check(controls.threshold_of(row))
     except (NotAThreshold, NotCanonical) as error:
         raise InvalidRule(f"This threshold cannot be: {error}.") from None

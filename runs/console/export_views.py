@@ -26,6 +26,8 @@ from runs.models import Event, Run, Turn
 
 MOST_ROWS = 10_000
 """Rows of one file; the filters make smaller ones."""
+_FORMULA = (*"=+-@\t\n|%", *"\uff1d\uff0b\uff0d\uff20")
+"""What a spreadsheet may take for the begin of a formula, full-width forms among them."""
 _COLUMNS = (
     "approval", "asked_at", "decided_at", "seconds_to_decide", "state", "tool", "tool_version",
     "resource", "requested_by", "decisions", "reasons", "rule", "policy_version", "role",
@@ -81,7 +83,7 @@ def _row(row: Approval) -> list[Any]:
 def _cell(value: Any) -> str:
     """A cell that no spreadsheet takes for a formula; nothing invisible in it."""
     shown = text.visible(value)
-    return f"'{shown}" if shown[:1] in ("=", "+", "-", "@", "\t", "|", "%") else shown
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 @require_safe

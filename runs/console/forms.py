@@ -129,7 +129,7 @@ def changed(fields: list[Field], sent: Any) -> tuple[dict[str, Any], dict[str, s
         try:
             changes[item.name] = json.loads(text)
             canonical_json(changes[item.name])
-        except ValueError:
+        except (ValueError, RecursionError):
             errors[item.name] = f"{text[:40]!r} is not a {item.kind.replace('_', '/')} value"
     return changes, errors
 

@@ -25,6 +25,8 @@ from tools import registry
 STANDING = "approvals.decide_high_risk"
 OPS = ("always", ">", ">=", "<", "<=", "=", "!=", "in", "not in")
 SHOWN = 100
+LONGEST = timedelta(days=3650)
+"""Of a threshold's time to answer, and of a standing approval."""
 
 
 @require_safe
@@ -141,7 +143,7 @@ def _value(text: str) -> Any:
     """JSON where it reads as such, else the text itself: `100`, `"100.00 EUR"`, `100.00 EUR`."""
     try:
         return json.loads(text) if text.strip() else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.strip()
 
 
@@ -154,6 +156,9 @@ def _number(text: str, what: str) -> int:
 
 def _hours(text: str) -> timedelta | None:
     try:
-        return timedelta(hours=float(text)) if text.strip() else None
+        found = timedelta(hours=float(text)) if text.strip() else None
     except (ValueError, OverflowError):
         raise InvalidRule("The hours are a number.") from None
+    if found is not None and found > LONGEST:
+        raise InvalidRule(f"At most {LONGEST.days} days.")
+    return found

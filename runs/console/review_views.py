@@ -23,6 +23,7 @@ from tools import registry
 
 def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """`/admin/review/<id>/edit/`: other arguments, as a new action with a question of its own."""
+    views.may_look(request)
     need(request, EDIT)
     item = presenters.review_item(approval_id=approval_id, decider=decider_of(request))
     spec = registry.get(item.approval.tool) if item else None

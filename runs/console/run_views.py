@@ -188,6 +188,7 @@ def act(request: HttpRequest, run_id: UUID, verb: str) -> HttpResponse:
     """`/admin/runs/run/<id>/do/<verb>/`: through the same use case as REST."""
     if verb not in VERBS:
         raise Http404("There is no such verb.")
+    need(request, VIEW_RUN)  # the answer to a form that was refused is the page of the run
     need(request, VERBS[verb].permission)
     run = _run(run_id)
     try:

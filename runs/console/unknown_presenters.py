@@ -18,6 +18,7 @@ from runs import sends
 from runs.approving import Decider
 from runs.console import presenters, text
 from runs.console.redaction import redacted, redactor_of
+from runs.deciding import requesters_of
 from runs.models import ActionJournal, Attempt, Event, Run
 from runs.probing import PROBED
 from runs.reconcile_models import Callback, Reconciliation
@@ -198,7 +199,7 @@ def unknown_item(*, action_id: UUID, person: Decider) -> UnknownItem | None:
         can_probe=can_probe(action),
         resend_refusal=sends.why_not_resend(action=action, run=run, sends=made, spec=spec, now=now),
         asked_by=_asked_by(verdicts, len(made)),
-        refusal=may_judge(person=person, requesters=(run.principal, run.on_behalf_of)),
+        refusal=may_judge(person=person, requesters=requesters_of(run)),
     )
 
 

@@ -55,10 +55,12 @@ def test_the_report_says_who_decided_what_and_how_fast(client: Client) -> None:
     assert rows(client, "?four=own") == []
 
 
-def test_a_cell_is_never_a_formula(client: Client) -> None:
-    make_waiting(rule='=HYPERLINK("http://evil.example")', action={"resource_key": "+1"})
+@pytest.mark.parametrize("begins", ["=", "\n=", "\uff1d", "\uff20", "|", "\t="])
+def test_a_cell_is_never_a_formula(client: Client, begins: str) -> None:
+    rule = f'{begins}HYPERLINK("http://evil.example")'
+    make_waiting(rule=rule, action={"resource_key": "+1"})
     (row,) = rows(client)
-    assert row["rule"].startswith("'=")
+    assert row["rule"] == f"'{rule}"
     assert row["resource"] == "'+1"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import DataError, transaction
 
 from agentcore.lifecycle import ActionState
 from runs import keys, sql
@@ -169,3 +169,10 @@ def test_a_new_row_has_what_djangos_constructor_gives_it() -> None:
     assert quick._state.adding
     with pytest.raises(TypeError, match="has no nonsense"):
         sql.new(Attempt, nonsense=1)
+
+
+def test_a_value_that_cannot_be_stored_is_an_error_of_django() -> None:
+    """So that whoever catches `DatabaseError` keeps the truth and drops the steps."""
+    run = make_run()
+    with pytest.raises(DataError):
+        sql.insert([sql.new(Attempt, run_id=run.pk, n=1, detail="\0")])

@@ -136,3 +136,22 @@ def test_a_start_costs_few_statements() -> None:
         assert api.post_run(key="k")["Idempotency-Replayed"] == "true"
     assert len(seen) <= 6
     assert Run.objects.count() == 2
+
+
+def test_what_is_put_after_a_drain_that_did_not_wait_is_done() -> None:
+    leave, done = threading.Event(), threading.Event()
+
+    def handle(batch: list[int]) -> None:
+        assert leave.wait(10)
+        if 2 in batch:
+            done.set()
+
+    work = Background[int](name="work", handle=handle, limit=100, patience=0.01)
+    work.put(1)
+    thread = work._thread
+    assert thread is not None
+    assert not work.drain()  # its mark still waits for the thread
+    leave.set()
+    thread.join(10)
+    assert work.put(2)
+    assert done.wait(10)
