@@ -24,8 +24,8 @@ TRANSPORT: dict[str, Any] = {
     "unacked_restore_interval": 5,
     "unacked_restore_throttle": 1,
     "unacked_mutex_expire": 60,
-    # Two steps: 0 (continuations) is read before 9 (new runs).
-    "priority_steps": [0, 9],
+    # 0 (runs that have begun) is read before new runs: 3 high, 6 normal, 9 low.
+    "priority_steps": [0, 3, 6, 9],
     "socket_timeout": 5,  # above kombu's BRPOP of 1 s
     "socket_connect_timeout": 1,
     "socket_keepalive": True,

@@ -142,7 +142,7 @@ def refusal(
     params_hash: str,
     now: datetime,
 ) -> DecisionError | None:
-    """Why `decider` may not decide this now, or None. Reads nothing and writes nothing."""
+    """Why `decider` may not decide this now, or None. Writes nothing."""
     return (
         person(approval=approval, run=run, decider=decider)
         or question_refusal(approval=approval, now=now)

@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, Error, register
 from django.core.checks import Warning as Advice
 
 from agentcore.throttle import EACH
+from runs.agents import all_agents
 from runs.doctor import settings_findings
 from runs.throttling import known_downstreams
 from tools import registry
@@ -28,6 +29,26 @@ def check_tools(
         kind = Error if finding.code.startswith("E") else Advice
         messages.append(kind(finding.message, obj=finding.tool, id=f"agentcore.{finding.code}"))
     return messages
+
+
+@register("agentcore")
+def check_agents(
+    *,
+    app_configs: Sequence[AppConfig] | None = None,  # noqa: ARG001  (Django's signature)
+    **kwargs: Any,  # noqa: ARG001
+) -> list[CheckMessage]:
+    """E120: an agent names a tool that is not registered, so none of its runs can start."""
+    return [
+        Error(
+            f"agent {agent.name!r} names a tool {name!r} that is not registered",
+            hint=f"registered: {', '.join(tool.name for tool in registry.all_tools()) or 'none'}",
+            obj=agent.name,
+            id="agentcore.E120",
+        )
+        for agent in all_agents()
+        for name in agent.tools
+        if registry.get(name) is None
+    ]
 
 
 @register("agentcore")

@@ -38,7 +38,7 @@ RUN = Columns(
     table="runs_run",
     frozen=_words(
         "id tenant agent_version_id principal scopes on_behalf_of dedupe_key session_id "
-        "retry_of_id webhook_endpoint_id input created_at deadline_at"
+        "retry_of_id webhook_endpoint_id input priority dry_run created_at deadline_at"
     ),
     once=_words("stop_reason failure"),
     growing=_words("revision fence event_seq"),

@@ -93,8 +93,9 @@ def run_allows() -> str:
     """A function that asks the run of a new or starting row for leave.
 
     The second argument says how much is asked: `lives` (the run is not terminal), `fenced` (and
-    its fence is the row's) or `starts` (and it has no stop reason). The share lock makes a
-    transaction that ends, stops or claims the run come before or after this one.
+    its fence is the row's) or `starts` (it has no stop reason, and a write is none of a dry run).
+    The share lock makes a transaction that ends, stops or claims the run come before or after this
+    one.
     """
     return f"""\
 CREATE FUNCTION runs_run_allows() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -102,13 +103,16 @@ DECLARE
   run record;
   problem text;
 BEGIN
-  SELECT state, stop_reason, fence INTO run FROM runs_run WHERE id = NEW.run_id FOR SHARE;
+  SELECT state, stop_reason, fence, dry_run INTO run FROM runs_run WHERE id = NEW.run_id FOR SHARE;
   IF run.state IN ({_quoted(RUN_TERMINAL)}) THEN
     problem := format('the run is %s', run.state);
   ELSIF TG_ARGV[1] <> 'lives' AND run.fence IS DISTINCT FROM NEW.fence THEN
     problem := format('fence %s, the run has %s', NEW.fence, run.fence);
   ELSIF TG_ARGV[1] = 'starts' AND run.stop_reason IS NOT NULL THEN
     problem := format('the run stops: %s', run.stop_reason);
+  ELSIF TG_ARGV[1] = 'starts' AND run.dry_run
+        AND COALESCE(to_jsonb(NEW) ->> 'effect', 'READ') <> 'READ' THEN
+    problem := 'the run is a dry run';
   ELSE
     RETURN NULL;
   END IF;

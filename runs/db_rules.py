@@ -45,7 +45,7 @@ from runs.db_columns import (
 APPS = ("approvals", "runs")
 FROZEN_IN = {
     "approvals": "approvals/migrations/sql/0003_rules.sql",
-    "runs": "runs/migrations/sql/0008_rules.sql",
+    "runs": "runs/migrations/sql/0012_rules.sql",
 }
 """The frozen text of each app, relative to the project's root."""
 

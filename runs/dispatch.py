@@ -22,6 +22,7 @@ from django.db import transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import STEPS, RunState, step_of
+from agentcore.values import Priority
 from runs import isolation
 from runs.background import Background
 from runs.models import Run
@@ -37,7 +38,11 @@ TASKS = {
 """Step -> Celery task name. The step is also the name of its queue."""
 
 HINT_EXPIRES = 600
-PRIORITY_NEW, PRIORITY_CONTINUATION = 9, 0
+CONTINUATION = 0
+NEW = {Priority.HIGH: 3, Priority.NORMAL: 6, Priority.LOW: 9}
+"""Broker priority of a new run, by its own; a run that has begun goes before all of them."""
+PRIORITY_STEPS = [CONTINUATION, *NEW.values()]
+"""What the transport has to tell apart; `config/broker.py` says the same."""
 PAUSE_AFTER_FAILURE = 5.0
 WAITING = 1000
 """Hints that may wait for the thread of a process; the sweep delivers what is dropped."""
@@ -63,18 +68,29 @@ def hint_on_commit(run: Run) -> None:
         run_id=run.id,
         revision=run.revision,
         step=step_of_run(run),
-        priority=PRIORITY_NEW if run.state == RunState.QUEUED else PRIORITY_CONTINUATION,
+        priority=priority_of(run.state, run.priority),
         alone=isolation.is_isolated(run.claims),
     )
     transaction.on_commit(lambda: _sender.put(found), robust=True)
 
 
-def hint(*, run_id: UUID, revision: int, step: str, new: bool = False, alone: bool = False) -> bool:
+def priority_of(state: str, priority: str) -> int:
+    """The broker priority of a hint for a run: that of the run while it is new."""
+    return NEW[Priority(priority)] if state == RunState.QUEUED else CONTINUATION
+
+
+def hint(
+    *,
+    run_id: UUID,
+    revision: int,
+    step: str,
+    priority: int = CONTINUATION,
+    alone: bool = False,
+) -> bool:
     """Publish the chain's tail from `step`; False when the broker did not take it.
 
     `alone`: to the worker that drives one run at a time, and only this step.
     """
-    priority = PRIORITY_NEW if new else PRIORITY_CONTINUATION
     return _publish_quietly([_Hint(run_id, revision, step, priority, alone)])
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from runs.dispatch import PRIORITY_STEPS
+
 Level = Literal["ok", "warn", "FAIL"]
 
 
@@ -96,10 +98,10 @@ def _transport(celery: Mapping[str, Any]) -> Iterator[Finding]:
     )
     steps = list(options.get("priority_steps") or [])
     yield _found(
-        steps == [0, 9],
+        steps == PRIORITY_STEPS,
         "priorities",
         f"priority_steps {steps}",
-        "set priority_steps to [0, 9]: runs that have begun go before new ones",
+        f"set priority_steps to {PRIORITY_STEPS}: runs that have begun go before new ones",
     )
 
 

@@ -18,7 +18,7 @@ from agentcore.lifecycle import (
     RunState,
     StopReason,
 )
-from agentcore.values import AttemptKind, Effect, OutcomeKind
+from agentcore.values import AttemptKind, Effect, OutcomeKind, Priority
 
 
 def _choices(enum: type) -> list[tuple[str, str]]:
@@ -74,6 +74,10 @@ class Run(models.Model):
     )
     input = models.JSONField()
     metadata = models.JSONField(default=dict)
+    priority = models.CharField(
+        max_length=6, choices=_choices(Priority), default=str(Priority.NORMAL)
+    )
+    dry_run = models.BooleanField(default=False)
 
     state = models.CharField(max_length=20, choices=_choices(RunState), default="QUEUED")
     resume_to = models.CharField(max_length=20, null=True, choices=_choices(RunState))
@@ -120,6 +124,7 @@ class Run(models.Model):
     class Meta:
         constraints = [
             _known("state", RunState, "run_state_known"),
+            _known("priority", Priority, "run_priority_known"),
             models.CheckConstraint(
                 condition=Q(state__in=_names(RUN_RESUMES), resume_to__isnull=False)
                 | (~Q(state__in=_names(RUN_RESUMES)) & Q(resume_to__isnull=True)),

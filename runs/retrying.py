@@ -1,20 +1,21 @@
 """Trying a task again: a new run that shares the intents of the first one.
 
-Reached as `runs.services.retry_run`. The new run has the input of the old one and the same scope of
-business intents, so what the old run did is not done again, and what it left unknown is not sent
-anew.
+Reached as `runs.services.retry_run`. The new run has the input of the old one, the limits that its
+request had lowered, and the same scope of business intents, so what the old run did is not done
+again, and what it left unknown is not sent anew.
 """
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from agentcore.values import Priority
 from runs import selectors, transitions
 from runs.models import Run
 from runs.once import Within
 from runs.refusals import Refused
 from runs.selectors import Begun
-from runs.starting import StartRun
+from runs.starting import BudgetRequest, StartRun
 
 RETRYABLE = ("FAILED", "INCOMPLETE")
 
@@ -30,7 +31,29 @@ def retry_request(run: Run) -> StartRun:
         session=run.session_id,
         webhook_endpoint=run.webhook_endpoint_id,
         retry_of=first_of(run),
+        budget=_lowered_limits(run),
+        ttl=run.deadline_at - run.created_at,
+        clamped=True,
+        priority=Priority(run.priority),
+        dry_run=run.dry_run,
     )
+
+
+def _lowered_limits(run: Run) -> BudgetRequest:
+    """What the request for `run` had lowered below its agent version; the rest is left to the
+    version that the retry gets, also what a resume had raised.
+    """
+    declared = run.agent_version.spec.get("budget") or {}
+    return BudgetRequest(
+        max_turns=_if_below(run.max_turns, declared.get("turns")),
+        max_actions=_if_below(run.max_actions, declared.get("actions")),
+        max_tokens=_if_below(run.max_tokens, declared.get("tokens")),
+        max_cost=_if_below(run.max_cost, declared.get("cost")),
+    )
+
+
+def _if_below(limit: int | None, declared: int | None) -> int | None:
+    return limit if limit is not None and (declared is None or limit < declared) else None
 
 
 def first_of(run: Run) -> UUID:

@@ -164,7 +164,7 @@ def _check_price(version: AgentVersion) -> None:
 
 def _create(caller: Caller, request: StartRun, prepared: _Prepared, *, now: datetime) -> Run:
     """Insert the run and event 1 in the open transaction, and hint after its commit."""
-    limits = limits_of(budget=prepared.agent.budget, asked=request.budget, now=now)
+    limits = limits_of(budget=prepared.agent.budget, request=request, now=now)
     wake_at = _begins(caller, request, now=now, deadline=limits.deadline_at)
     run = Run(
         tenant=caller.tenant,
@@ -178,6 +178,8 @@ def _create(caller: Caller, request: StartRun, prepared: _Prepared, *, now: date
         webhook_endpoint_id=request.webhook_endpoint,
         input=prepared.input,
         metadata=dict(request.metadata),
+        priority=request.priority,
+        dry_run=request.dry_run,
         wake_at=wake_at,
         hinted_at=now,  # the hint after this commit; the sweep waits its back-off
         max_turns=limits.max_turns,

@@ -26,7 +26,7 @@ _NEXT = """
       AND r.session_id {which}
       AND NOT EXISTS (SELECT 1 FROM runs_run e
                       WHERE e.session_id = r.session_id AND e.ended_at IS NULL AND e.id < r.id)
-    RETURNING r.id, r.revision
+    RETURNING r.id, r.revision, r.state, r.priority
 """
 
 
@@ -98,8 +98,11 @@ def wake_next(session_id: UUID) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_NEXT.format(which="= %s"), [session_id])
         woken = cursor.fetchall()
-    for run_id, revision in woken:
-        hint = partial(dispatch.hint, run_id=run_id, revision=revision, step="compile", new=True)
+    for run_id, revision, state, word in woken:
+        priority = dispatch.priority_of(state, word)
+        hint = partial(
+            dispatch.hint, run_id=run_id, revision=revision, step="compile", priority=priority
+        )
         transaction.on_commit(hint, robust=True)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
 from agentcore.budgets import Budget, dollars, micros
-from agentcore.values import Json
+from agentcore.values import Json, Priority
 from runs.refusals import FieldError, Refused, invalid
 
 
@@ -46,7 +46,12 @@ class BudgetRequest:
 
 @dataclass(frozen=True, slots=True)
 class StartRun:
-    """A request to start one run."""
+    """A request to start one run.
+
+    `ttl`: from the request to the deadline; the earlier one of it and `budget.deadline_at` counts.
+    `clamped`: a limit above the agent's is that of the agent, instead of refused. In a `dry_run`
+    no write is executed.
+    """
 
     agent: str
     input: Json
@@ -54,6 +59,10 @@ class StartRun:
     metadata: Mapping[str, str] = field(default_factory=dict)
     dedupe_key: str = ""
     budget: BudgetRequest = BudgetRequest()
+    ttl: timedelta | None = None
+    clamped: bool = False
+    priority: Priority = Priority.NORMAL
+    dry_run: bool = False
     trace_id: str = ""
     on_behalf_of: str = ""
     session: UUID | None = None
@@ -77,20 +86,10 @@ class Limits:
     max_cost: int | None = None
 
 
-def limits_of(*, budget: Budget, asked: BudgetRequest, now: datetime) -> Limits:
+def limits_of(*, budget: Budget, request: StartRun, now: datetime) -> Limits:
     """The agent's budget lowered by the request. Raises `Refused` when a limit would rise."""
-    latest = now + budget.wall
-    deadline = asked.deadline_at or latest
-    if deadline <= now:
-        raise invalid(
-            "/budget/deadline_at", "in_the_past", f"must be later than now ({now.isoformat()})."
-        )
-    if deadline > latest:
-        raise invalid(
-            "/budget/deadline_at",
-            "above_limit",
-            f"may only lower the agent's limit; the latest possible is {latest.isoformat()}.",
-        )
+    asked = _clamped(request.budget, budget) if request.clamped else request.budget
+    deadline = _deadline(asked.deadline_at, request.ttl, budget, now, clamped=request.clamped)
     return Limits(
         max_turns=_lowered("/budget/max_turns", asked.max_turns, budget.turns),
         max_actions=_lowered("/budget/max_actions", asked.max_actions, budget.actions),
@@ -103,6 +102,45 @@ def limits_of(*, budget: Budget, asked: BudgetRequest, now: datetime) -> Limits:
             dollars,
         ),
     )
+
+
+def _clamped(asked: BudgetRequest, budget: Budget) -> BudgetRequest:
+    """What is asked for, nothing of it above the agent's budget."""
+    return replace(
+        asked,
+        max_turns=_lower(asked.max_turns, budget.turns),
+        max_actions=_lower(asked.max_actions, budget.actions),
+        max_tokens=_lower(asked.max_tokens, budget.tokens),
+        max_cost=_lower(asked.max_cost, micros(budget.cost) if budget.cost else None),
+    )
+
+
+def _lower(asked: int | None, limit: int | None) -> int | None:
+    return asked if asked is None or limit is None else min(asked, limit)
+
+
+def _deadline(
+    at: datetime | None, ttl: timedelta | None, budget: Budget, now: datetime, *, clamped: bool
+) -> datetime:
+    """The end of the run's time: the earliest of the agent's, `at` and `ttl` from now.
+
+    Raises `Refused` for one that is over, or (unless `clamped`) later than the agent's.
+    """
+    latest = now + budget.wall
+    if at is not None and at <= now:
+        raise invalid(
+            "/budget/deadline_at", "in_the_past", f"must be later than now ({now.isoformat()})."
+        )
+    if at is not None and at > latest and not clamped:
+        raise invalid(
+            "/budget/deadline_at",
+            "above_limit",
+            f"may only lower the agent's limit; the latest possible is {latest.isoformat()}.",
+        )
+    if ttl is not None and ttl > budget.wall and not clamped:
+        most = int(budget.wall.total_seconds())
+        raise invalid("/ttl_seconds", "above_limit", f"may only lower the agent's limit of {most}.")
+    return min(latest, at or latest, now + ttl if ttl is not None else latest)
 
 
 def _lowered(pointer: str, asked: int | None, limit: int) -> int:

@@ -30,7 +30,7 @@ def requeue(*, run_id: UUID) -> bool:
         run_id=run.pk,
         revision=run.revision,
         step=step,
-        new=run.state == RunState.QUEUED,
+        priority=dispatch.priority_of(run.state, run.priority),
         alone=isolation.is_isolated(run.claims),
     )
 

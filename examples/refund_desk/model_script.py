@@ -198,6 +198,7 @@ _ENDINGS = {
     "already_done": "Order {order_id} had already been refunded; I did not refund it again.",
     "rejected": "A reviewer rejected the refund of order {order_id}; nothing was refunded.",
     "expired": "The approval for order {order_id} expired; nothing was refunded.",
+    "not_executed_dry_run": "This is a dry run: nothing was refunded for order {order_id}.",
     "denied": "The refund of order {order_id} was not allowed; nothing was refunded.",
     "failed": "The refund of order {order_id} was refused; nothing was refunded.",
     "ok_but_unreadable": "Order {order_id} was refunded; the receipt could not be read.",

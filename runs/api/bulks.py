@@ -195,8 +195,7 @@ class BulkView(ApiView):
     def get(self, request: Request, operation_id: str) -> Response:
         no_parameters(request)
         wanted = id_of("bulk", operation_id, what="bulk operation")
-        rows = BulkOperation.objects.filter(tenant=caller_of(request).tenant)
-        row = rows.filter(id=wanted).first()
+        row = bulk.operations_seen_by(caller_of(request)).filter(id=wanted).first()
         if row is None:
             raise missing("bulk operation")
         return Response(bulk_json(row))

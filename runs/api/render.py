@@ -9,6 +9,7 @@ from uuid import UUID
 
 from agentcore.budgets import dollars
 from agentcore.lifecycle import ActionState, RunState, StopReason
+from agentcore.values import Priority
 from runs import spending
 from runs.api import schemas
 from runs.api.ids import event_id, public_id
@@ -49,6 +50,7 @@ def run_shape(run: Run, facts: RunFacts) -> schemas.Run:
         agent_version=run.agent_version.version,
         input=run.input,
         output=run.output,
+        business_outcome=run.business_outcome or None,
         required_action=_required(public.required_action),
         incomplete_details=_incomplete(run, state, stop),
         error=_error(run, state, stop),
@@ -58,6 +60,8 @@ def run_shape(run: Run, facts: RunFacts) -> schemas.Run:
         actions_summary=dict(Counter(row.state.lower() for row in facts.actions)),
         requester=run.principal,
         on_behalf_of=run.on_behalf_of or None,
+        priority=Priority(run.priority).value,
+        dry_run=run.dry_run,
         session=public_id("sess", run.session_id) if run.session_id else None,
         retry_of=public_id("run", run.retry_of_id) if run.retry_of_id else None,
         dedupe_key=run.dedupe_key or None,

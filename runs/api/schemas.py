@@ -63,6 +63,7 @@ def moment(value: object) -> object:
 
 
 Tokens = Annotated[int, Field(ge=1000, le=10**12, description="Input and output of all calls.")]
+PriorityWord = Literal["high", "normal", "low"]
 Cost = Annotated[
     str,
     StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})? USD$"),
@@ -130,6 +131,20 @@ class RunCreate(Question):
         )
     )
     budget: BudgetRequest | None = None
+    ttl_seconds: Annotated[int, Field(ge=1, le=366 * 86_400)] | None = Field(
+        default=None,
+        description="Seconds from now to the deadline of the run; may only lower the agent's. With "
+        "`budget.deadline_at` the earlier one counts.",
+    )
+    priority: PriorityWord = Field(
+        default="normal",
+        description="Which new runs begin first. Runs that have begun go before all of them.",
+    )
+    dry_run: bool = Field(
+        default=False,
+        description="Reads run, writes do not: each is judged, previewed where its tool can, and "
+        "ends as `voided` with the reason `DRY_RUN`. Nobody is asked to approve one.",
+    )
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -204,6 +219,10 @@ class Run(Shape):
     agent_version: str
     input: JsonValue
     output: JsonValue
+    business_outcome: str | None = Field(
+        description="What the run came to for the business, in one word; a downstream's later word "
+        "may change it (`run.business_result`)."
+    )
     required_action: RequiredAction | None
     incomplete_details: IncompleteDetails | None
     error: RunError | None
@@ -215,6 +234,8 @@ class Run(Shape):
     )
     requester: str
     on_behalf_of: str | None
+    priority: PriorityWord
+    dry_run: bool = Field(description="True: no write of this run is executed.")
     session: str | None
     retry_of: str | None
     dedupe_key: str | None

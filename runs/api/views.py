@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -11,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore.budgets import micros
+from agentcore.values import Priority
 from runs import listing, selectors, services
 from runs.api import docs, render, waiting
 from runs.api.actions import ActionRef, ref_of
@@ -263,6 +265,9 @@ def _start_request(parsed: RunCreate, trace_id: str) -> StartRun:
         session=parse_id("sess", parsed.session) if parsed.session else None,
         session_conflict=parsed.session_conflict,
         start_at=parsed.start_at,
+        ttl=timedelta(seconds=parsed.ttl_seconds) if parsed.ttl_seconds is not None else None,
+        priority=Priority(parsed.priority),
+        dry_run=parsed.dry_run,
         webhook_endpoint=(
             parse_id("whep", parsed.webhook_endpoint) if parsed.webhook_endpoint else None
         ),

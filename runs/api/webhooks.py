@@ -43,6 +43,7 @@ EventType = Literal[
     "run.completed",
     "run.failed",
     "run.incomplete",
+    "run.business_result",
     "approval.decided",
     "action.unknown",
     "action.needs_human",

@@ -23,7 +23,7 @@ from runs import journal, keys
 from runs.fleet_models import KeyOwner
 from runs.models import ActionJournal
 from runs.standing import answering
-from runs.steps import bound
+from runs.steps import bound, order
 from runs.steps.base import ToolRequest, context_for
 from runs.steps.bound import Breach
 from runs.steps.judging import has_read_strangers, judge_again
@@ -91,6 +91,9 @@ def _request(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) ->
         standing = keys.standing_of(view, action, spec, draft.now)
         if isinstance(standing, keys.Taken):  # nobody is asked about what cannot be done
             keys.yield_to(draft, action, standing.owner)
+            return
+        if view.run.dry_run:
+            order.void_for_dry_run(draft, action, asks=True)
             return
         repeat = standing.owner if isinstance(standing, keys.Repeat) else None
     _ask(view, draft, action, verdict, repeat)

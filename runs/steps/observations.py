@@ -7,6 +7,7 @@ from typing import Any
 from agentcore.lifecycle import ActionState
 from agentcore.observed import observation
 from runs.models import ActionJournal
+from runs.steps.order import DRY_RUN
 from tools import registry
 from tools.invocation import redacted
 
@@ -46,6 +47,8 @@ def _content(action: ActionJournal, same_as: ActionJournal | None) -> tuple[str,
             return "ok", action.result
         case A.VOIDED if same_as is not None:
             return _duplicate(same_as)
+        case A.VOIDED if action.reason == DRY_RUN:
+            return "not_executed_dry_run", _why(action)
         case A.ABANDONED:
             return "outcome_unknown", _why(action)
         case A.REJECTED if action.reason == "RESPONDED":

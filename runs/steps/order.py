@@ -92,6 +92,18 @@ def stop_after_failure(view: View, draft: Draft) -> None:
             draft.move_action(action, A.VOIDED, reason="STOPPED_ON_FAILURE", detail=detail)
 
 
+DRY_RUN = "DRY_RUN"
+
+
+def void_for_dry_run(draft: Draft, action: ActionJournal, *, asks: bool) -> None:
+    """VOIDED: a write of a dry run, which was judged and is not executed. `asks`: the policy would
+    have asked a person.
+    """
+    would = "it would wait for the approval of a person" if asks else "it would be executed"
+    detail = f"this is a dry run: the call was not executed and has no effect; otherwise {would}"
+    draft.move_action(action, A.VOIDED, cause="dry run", reason=DRY_RUN, detail=detail)
+
+
 def void_approval(view: View, draft: Draft, action: ActionJournal, *, cause: str) -> None:
     """Withdraw the question about an action, or the answer that was not used."""
     approval = view.approval_of(action)

@@ -42,11 +42,13 @@ def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None
     if verdict is None:
         bound.end(view, draft, action, Breach(action.reason, action.detail))
         return None
+    if view.run.dry_run and is_write(action):
+        _rehearse(view, draft, action, spec, verdict)
+        return None
     if not _holds(view, draft, action, spec, verdict):
         return None
     if _too_many(view, action, spec):
-        detail = f"at most {spec.max_calls_per_run} calls in one run"
-        _refuse(view, draft, action, Breach("CALL_LIMIT", detail))
+        _refuse(view, draft, action, _call_limit(spec))
         return None
     if is_write(action) and not _may_write(view, draft, action, spec, verdict):
         return None
@@ -72,6 +74,28 @@ def _holds(
     if verdict.kind == "ASK" and action.approval_id is None:
         return asking.ask_late(view, draft, action, verdict)
     return True
+
+
+def _rehearse(
+    view: View, draft: Draft, action: ActionJournal, spec: ToolSpec, verdict: Verdict
+) -> None:
+    """A write of a dry run: refused as it would be, else VOIDED. Nothing is taken and nobody asked.
+
+    The rules of the database refuse its start as well.
+    """
+    if spec.preview_fn is not None:
+        moved = asking.refusal_of(action) or asking.snapshot_refusal(view, action)
+        if moved is not None:
+            _refuse(view, draft, action, Breach(*moved))
+            return
+    if _too_many(view, action, spec):
+        _refuse(view, draft, action, _call_limit(spec))
+        return
+    standing = keys.standing_of(view, action, spec, draft.now)
+    if isinstance(standing, keys.Taken):
+        keys.yield_to(draft, action, standing.owner)
+        return
+    order.void_for_dry_run(draft, action, asks=verdict.kind == "ASK")
 
 
 def _refuse(view: View, draft: Draft, action: ActionJournal, breach: Breach) -> None:
@@ -132,8 +156,13 @@ def _may_write(
 def _too_many(view: View, action: ActionJournal, spec: ToolSpec) -> bool:
     if spec.max_calls_per_run is None:
         return False
-    started = [a for a in view.actions if a.tool == action.tool and a.first_sent_at is not None]
+    same = [a for a in view.actions if a.tool == action.tool]
+    started = [a for a in same if a.first_sent_at is not None or a.reason == order.DRY_RUN]
     return len(started) >= spec.max_calls_per_run
+
+
+def _call_limit(spec: ToolSpec) -> Breach:
+    return Breach("CALL_LIMIT", f"at most {spec.max_calls_per_run} calls in one run")
 
 
 def try_again(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None:

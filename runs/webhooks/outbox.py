@@ -15,12 +15,13 @@ EVENT_TYPES = (
     "run.completed",
     "run.failed",
     "run.incomplete",
+    "run.business_result",
     "approval.decided",
     "action.unknown",
     "action.needs_human",
 )
-"""What an endpoint may subscribe to: where a run begins, rests and ends, and what people should
-know. The other events (two or three a turn) are read from the log."""
+"""What an endpoint may subscribe to: where a run begins, rests and ends, what a downstream says of
+it later, and what people should know. Other events (two or three a turn) are read from the log."""
 _TYPES = frozenset(EVENT_TYPES)
 
 _RECORD = """

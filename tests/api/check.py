@@ -24,8 +24,9 @@ ARGUMENTS = ("--max-examples", "12", "--max-time", "150", "--workers", "1", "--s
 
 SCOPES = (
     "runs:read", "runs:write", "runs:operate", "events:read", "actions:read", "approvals:read",
-    "approvals:decide", "agents:read", "tools:read", "sessions:read", "sessions:write",
-    "webhooks:read", "webhooks:write", "bulk:write", "refunds.write",
+    "approvals:decide", "approvals:edit", "approvals:decide_high_risk", "reconciliations:write",
+    "reconciliations:decide", "agents:read", "agents:operate", "tools:read", "sessions:read",
+    "sessions:write", "webhooks:read", "webhooks:write", "bulk:write", "refunds.write",
 )  # fmt: skip
 
 

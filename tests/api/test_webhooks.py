@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from django.conf import settings
@@ -13,11 +13,13 @@ from django.db import transaction
 from openai import InvalidWebhookSignatureError, OpenAI
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from runs import services
+from runs import outcomes, services
+from runs.api.webhooks import EventType
 from runs.models import Event, Run
 from runs.rest_models import WebhookDelivery, WebhookEndpoint
 from runs.selectors import database_clock
 from runs.webhooks import sending
+from runs.webhooks.outbox import EVENT_TYPES
 from tests.api.receiver import Receiver, receiver
 from tests.factories import TENANT, make_run
 from tests.runs.api_support import Api, assert_problem
@@ -119,6 +121,24 @@ def test_a_run_that_names_an_endpoint_tells_no_other(api: Api, target: Receiver)
     assert f"whep_{WebhookDelivery.objects.get().endpoint_id.hex}" == named["id"]
     unknown = {**body, "webhook_endpoint": "whep_" + "0" * 32}
     assert_problem(api.post("/runs", unknown), 422, "invalid_input")
+
+
+def test_every_type_of_the_outbox_may_be_asked_for() -> None:
+    assert get_args(EventType) == ("*", *EVENT_TYPES)
+
+
+def test_the_later_word_of_the_business_is_told(api: Api, target: Receiver) -> None:
+    _endpoint(api, target, events=["run.business_result"])
+    run = _ended(make_run(tenant=TENANT))
+    assert api.get(f"/runs/run_{run.id.hex}").json()["business_outcome"] == "no_effect"
+    assert not WebhookDelivery.objects.exists()
+    outcomes.record_business_result(
+        run_id=run.id, outcome="settled", source="bank", detail="booked", actor="source:bank"
+    )
+    assert sending.deliver_due() == 1
+    (message,) = target.messages
+    assert json.loads(message.body)["type"] == "run.business_result"
+    assert api.get(f"/runs/run_{run.id.hex}").json()["business_outcome"] == "settled"
 
 
 def test_it_tries_again_on_schedule_with_the_same_id_and_gives_up(

@@ -52,6 +52,7 @@ def test_a_run_ends_only_when_every_action_has_ended(state: ActionState) -> None
         pytest.param({"fence": 2}, "actionjournal_starts", id="fenced-off"),
         pytest.param({"stop_reason": "CANCEL"}, "actionjournal_starts", id="stopping"),
         pytest.param({"state": "CANCELLED"}, "actionjournal_starts", id="ended"),
+        pytest.param({"dry_run": True}, "actionjournal_starts", id="dry"),
     ],
 )
 def test_an_action_starts_only_under_a_live_run_with_its_fence(
@@ -61,6 +62,12 @@ def test_an_action_starts_only_under_a_live_run_with_its_fence(
     assert update_refusal("runs_actionjournal", action.pk, START) == expected
     inserted = refusal(COPY_ACTION, ["RUNNING", 1, None, action.pk])
     assert inserted == ("actionjournal_begins" if expected else "")
+
+
+@pytest.mark.django_db
+def test_a_read_of_a_dry_run_starts() -> None:
+    action = make_action(make_run(dry_run=True), "READY", effect="READ")
+    assert update_refusal("runs_actionjournal", action.pk, START) == ""
 
 
 @pytest.mark.django_db

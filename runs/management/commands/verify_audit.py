@@ -11,6 +11,10 @@ from django.core.management.base import BaseCommand, CommandParser
 from runs import audit
 
 
+def _run_id(text: str) -> UUID:
+    return UUID(text.removeprefix("run_"))
+
+
 class Command(BaseCommand):
     help = (
         "Recompute the chains of events of all runs and the anchors over them. Names the first row "
@@ -19,7 +23,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--run", type=UUID, help="only this run")
+        parser.add_argument("--run", type=_run_id, help="only this run (run_…)")
         parser.add_argument("--anchor", action="store_true", help="make an anchor first")
 
     def handle(self, *_: Any, **options: Any) -> None:
