@@ -13,7 +13,7 @@ demo: .venv/.ready ## Set everything up and carry one real run through
 	@$(RUN) -m examples.refund_desk.demo $(ARGS)
 
 run: .venv/.ready ## Start the services alone: servers, web, one worker (PORT=8000 to choose)
-	@AGENTCORE_PORT="$(PORT)" $(RUN) -m config.serve $(ARGS)
+	@AGENTCORE_PORT="$(PORT)" exec $(RUN) -m config.serve $(ARGS)
 
 test: .venv/.ready ## Run the tests (ARGS="tests/agentcore -x" to choose)
 	@$(RUN) -m pytest $(ARGS)

@@ -23,6 +23,14 @@ class Effect(StrEnum):
         return self is not Effect.READ
 
 
+class Priority(StrEnum):
+    """Which new runs begin first. A run that has begun goes before all of them."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
 # --- contracts: what the downstream guarantees about a repeated write ---------------------
 
 

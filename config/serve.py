@@ -103,7 +103,8 @@ def serve() -> None:
                 f"  event streams   http://127.0.0.1:{events}/api/v1/runs/<id>/events\n"
                 f"  logs            {folder}\n"
                 "Make a reviewer with `.venv/bin/python manage.py createsuperuser`, a token with\n"
-                "`.venv/bin/python manage.py token create NAME`. Ctrl-C stops everything."
+                "`.venv/bin/python manage.py token create NAME --scope runs:write`.\n"
+                "Ctrl-C stops everything."
             )
             _stay(processes, folder)
 

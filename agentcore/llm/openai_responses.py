@@ -79,7 +79,7 @@ class OpenAIHttp:
         terminal event arrived.
         """
         if not self._api_key:
-            return ModelFailure("no_api_key", "no API key is configured", False)
+            return ModelFailure("no_api_key", "no API key is configured: set OPENAI_API_KEY", False)
         try:
             data = request_bytes(request)
         except ContextError as error:

@@ -111,7 +111,7 @@ def test_the_settings_of_the_app_are_ours() -> None:
     assert conf.worker_pool == "threads"
     assert conf.worker_concurrency == settings.AGENTCORE_OPTIONS.threads
     assert conf.broker_connection_max_retries is None
-    assert conf.broker_transport_options["priority_steps"] == [0, 9]
+    assert conf.broker_transport_options["priority_steps"] == [0, 3, 6, 9]
     assert conf.broker_transport_options["visibility_timeout"] == 900
 
 

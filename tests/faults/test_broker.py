@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from config.embedded import Stack
-from tests.world import World, open_world
+from tests.world import World, open_world, wait_for
 
 pytestmark = pytest.mark.fault
 
@@ -73,13 +73,15 @@ def test_every_message_twice_advances_a_run_once(alone: World) -> None:
     """Each message in the queues is doubled before a worker sees it."""
     runs = [alone.refund(f"ORD-{number}") for number in range(6100, 6110)]
     broker = alone.broker()
-    doubled = 0
-    for key in broker.scan_iter("*"):
-        if broker.type(key) == b"list":
-            for message in broker.lrange(key, 0, -1):
-                broker.rpush(key, message)
-                doubled += 1
-    assert doubled == len(runs)
+
+    def queued() -> list[tuple[bytes, bytes]]:
+        lists = [key for key in broker.scan_iter("*") if broker.type(key) == b"list"]
+        return [(key, message) for key in lists for message in broker.lrange(key, 0, -1)]
+
+    # The web process publishes them a moment after its answer.
+    wait_for(lambda: len(queued()) == len(runs), seconds=10, what="all messages")
+    for key, message in queued():
+        broker.rpush(key, message)
 
     alone.start_worker("w1", wait=False)
     alone.start_worker("w2")

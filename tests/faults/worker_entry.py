@@ -38,6 +38,7 @@ from tests.faults.exhaustive.patches import patch_everything  # noqa: E402
 from tests.faults.exhaustive.trace import Tracer  # noqa: E402
 
 FOLDER = Path(os.environ["FAULTS_DIR"])
+SERVES_WEB = "gunicorn" in sys.argv[0]
 tracer = Tracer(FOLDER)
 
 
@@ -113,6 +114,27 @@ def _watch_runs() -> None:
     guards.swap(leases, "claim", claims)
     guards.swap(tasks, "follow", links)
     guards.swap(sweeps, "drive", drives)
+
+
+def _watch_hints() -> None:
+    """Open a scope around each hint that leaves by the thread for hints."""
+    from runs import dispatch
+
+    def publishes(publish: Any) -> Any:
+        def publishing(found: Any) -> None:
+            if tracer.scope is not None:
+                return publish(found)  # a drive passes its run on
+            for hint in found:  # the thread of the hints: each belongs to a run
+                tracer.open(trials.of(hint.run_id), "web" if SERVES_WEB else "run")
+                try:
+                    publish([hint])
+                finally:
+                    tracer.close()
+            return None
+
+        return publishing
+
+    guards.swap(dispatch, "_publish", publishes)
 
 
 def _change_what_was_approved() -> None:
@@ -258,6 +280,7 @@ def _warm() -> None:
 
 patch_everything(tracer)
 _watch_runs()
+_watch_hints()
 _change_what_was_approved()
 _quicken()
 guards.remove(os.environ.get("FAULTS_WITHOUT", ""))

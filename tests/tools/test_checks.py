@@ -9,7 +9,7 @@ from django.core.checks import ERROR, WARNING
 from django.test import override_settings
 
 from agentcore.throttle import Limit
-from runs.checks import check_limits, check_tools
+from runs.checks import check_agents, check_limits, check_tools
 from tools import Approval, Effect, NoContract, ToolContext, registry, tool
 
 
@@ -32,6 +32,15 @@ def test_findings_become_errors_and_warnings() -> None:
     assert found[("shop.pay", "agentcore.E004")] == ERROR
     assert found[("shop.wipe", "agentcore.W101")] == WARNING
     assert found[("shop.wipe", "agentcore.W103")] == WARNING
+
+
+def test_an_agent_that_names_a_missing_tool_is_an_error() -> None:
+    with registry.isolated():  # the agents of the example keep their names, not their tools
+        found = {item.msg for item in check_agents()}
+    assert (
+        "agent 'refund_desk' names a tool 'refund_desk.get_order' that is not registered" in found
+    )
+    assert check_agents() == []
 
 
 def test_a_limit_that_bounds_nothing_is_told() -> None:

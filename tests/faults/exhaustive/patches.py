@@ -82,8 +82,8 @@ def _commands(packed: Any) -> str:
     names = []
     for place, part in enumerate(parts):
         if part.startswith(b"*") and place + 2 < len(parts):
-            name = parts[place + 2]
-            if name.isalpha() and name.isupper():
+            name = parts[place + 2].upper()
+            if name.isalpha():
                 key = parts[place + 4] if place + 4 < len(parts) else b""
                 queue = _KEY.sub(b"", key.rpartition(b":")[2])
                 names.append(f"{name.decode()} {queue.decode()}".strip())
