@@ -72,6 +72,7 @@ def count(place: Installation, turns: int, seen: Counter[str] | None = None) -> 
     seen = Counter() if seen is None else seen
     start = place.looking.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
     assert start is not None
+    _settle()  # the hint of the run before
     pushed = _pushes(place)
     with watched(seen) as trips:
         run_id = ours.start_run(turns)
@@ -141,9 +142,7 @@ def _settle() -> None:
     """Until the hints of this process are published."""
     from runs import dispatch
 
-    drain = getattr(dispatch, "drain", None)
-    if drain is not None:
-        drain()
+    dispatch.drain()
 
 
 def _pushes(place: Installation) -> int:
