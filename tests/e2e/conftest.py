@@ -26,8 +26,6 @@ from playwright.sync_api import (
 from tests.factories import make_user
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-# The browser's loop runs in the thread of the test, where Django would refuse its own ORM.
-os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 PATIENCE = 30_000
 """Milliseconds until something must have happened; a page is fresh after 5 s."""
 expect.set_options(timeout=PATIENCE)
@@ -60,15 +58,20 @@ class Watched:
             self.faults.append(f"load from elsewhere: {url}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests."""
+    """One browser for all tests of this folder.
+
+    Its loop runs in the thread of the tests, where Django would refuse its own ORM and asyncio a
+    second loop: both end with it.
+    """
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         if os.environ.get("AGENTCORE_REQUIRE_BROWSER") == "1":
             pytest.fail("there is no Chromium: apt-get install chromium")
         pytest.skip("there is no Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )

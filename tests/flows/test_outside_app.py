@@ -37,7 +37,12 @@ from runs.agents import agent
 
 agent(name="storekeeper", version="1", instructions="Store things.", tools=["storehouse.store"])
 """
-BEATS_OFF = {"AGENTCORE_BEAT_PERIOD": "100", "AGENTCORE_WORKER_DEAD_AFTER": "300"}
+QUIET = {
+    "AGENTCORE_BEAT_PERIOD": "100",
+    "AGENTCORE_WORKER_DEAD_AFTER": "300",
+    "AGENTCORE_SWEEP_PERIOD": "100",
+}
+"""Neither beats nor sweeps nor chores write while a run is counted."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,7 @@ def storehouse(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     (app / "agents.py").write_text(AGENTS)
     path = f"{ROOT}:{outside}"
     folder: Path = tmp_path_factory.mktemp("storehouse-world")
-    with open_world(stack, folder, apps=["storehouse"], PYTHONPATH=path, **BEATS_OFF) as world:
+    with open_world(stack, folder, apps=["storehouse"], PYTHONPATH=path, **QUIET) as world:
         world.start_web()
         world.start_worker()
         yield world
