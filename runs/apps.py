@@ -11,12 +11,13 @@ class RunsConfig(AppConfig):
         from django.conf import settings
         from django.db import connections
 
-        from runs import checks  # noqa: F401  (registers the system checks)
+        from runs import checks, migrating  # noqa: F401  (registers the system checks)
         from tools.limits import at_thread_end
         from tools.spec import DEFAULTS
 
         at_thread_end(connections.close_all)  # a tool's function may use the ORM in its thread
         DEFAULTS.timeout = settings.AGENTCORE_OPTIONS.tool_timeout
 
+        migrating.connect(self)
         autodiscover_modules("agent_tools")
         autodiscover_modules("agents")
