@@ -46,6 +46,11 @@ class Trials:
     """Which trial a run belongs to: its order number, read past the tracer and the proxy."""
 
     def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        """A child takes nothing over: two processes on one connection read each other's answers."""
         self._lock = threading.Lock()
         self._known: dict[UUID, str] = {}
         self._conn: psycopg.Connection[Any] | None = None
