@@ -28,8 +28,9 @@ _DOLLARS = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.([0-9]{1,6}))? USD")
 class Budget:
     """`turns`: model calls with a decision; `actions`: proposed tool calls; `failures`: calls that
     came to nothing; `tool_calls`: proposed calls of one tool, by its name; `parallel`: calls of one
-    reply, its branches; `wall`: time to the deadline; `tokens`: input and output of all model
-    calls; `cost`: such as "0.50 USD".
+    reply, its branches; `handoffs`: runs of other agents that it and they may start, in all;
+    `wall`: time to the deadline; `tokens`: input and output of all model calls; `cost`: such as
+    "0.50 USD".
 
     None is no limit. `on_exhausted`: end the run, or suspend it for a person who may extend it.
     `diagnose`: one call is set aside, without tools, in which the model says how far it came.
@@ -43,6 +44,7 @@ class Budget:
     cost: str | None = None
     failures: int | None = None
     parallel: int | None = None
+    handoffs: int | None = None
     tool_calls: Mapping[str, int] = field(default_factory=dict)
     on_exhausted: Literal["stop", "suspend"] = "stop"
     diagnose: bool = False
@@ -58,6 +60,8 @@ class Budget:
             _whole("failures", self.failures, 0, 100_000)
         if self.parallel is not None:
             _whole("parallel", self.parallel, 1, 1000)
+        if self.handoffs is not None:
+            _whole("handoffs", self.handoffs, 0, 1000)
         for tool, limit in self.tool_calls.items():
             _whole(f"tool_calls of {tool}", limit, 0, 100_000)
         if self.cost is not None:
@@ -77,6 +81,7 @@ class Budget:
             "tool_calls": dict(self.tool_calls),
             "on_exhausted": self.on_exhausted,
             "diagnose": self.diagnose,
+            **({} if self.handoffs is None else {"handoffs": self.handoffs}),
         }
 
 

@@ -112,6 +112,26 @@ def summary(*, exchanges: Sequence[Exchange], policy: ContextPolicy) -> Item:
     return {"type": "message", "role": "user", "content": content}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Past:
+    """The compacted exchanges of turns `first` to `last` as the one message that stands for them,
+    and about how many characters it has.
+    """
+
+    first: int
+    last: int
+    item: Item
+    size: int
+
+    @staticmethod
+    def of(exchanges: Sequence[Exchange], policy: ContextPolicy) -> Past | None:
+        """None without exchanges."""
+        if not exchanges:
+            return None
+        item = summary(exchanges=exchanges, policy=policy)
+        return Past(exchanges[0].turn, exchanges[-1].turn, item, len(str(item)))
+
+
 def _drop_oldest(entries: list[Json], room: int, everything: list[list[Json]]) -> int:
     """Take away the oldest `entries` until `everything` fits; how many went."""
     size = sum(len(json.dumps(entry)) for part in everything for entry in part)

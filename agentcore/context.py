@@ -18,7 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 from agentcore.canonical import clean_text, sha256_hex
-from agentcore.compaction import ContextPolicy, summary, tokens_of
+from agentcore.compaction import ContextPolicy, Past, tokens_of
+from agentcore.earlier import Earlier, user_item
 from agentcore.observed import MAX_OBSERVATION, cap_text, observation, spellings
 from agentcore.replay import ContextError, Exchange, Item, replay
 from agentcore.values import Json
@@ -56,34 +57,6 @@ _RESERVED = frozenset(
         "truncation",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A finished run of the same session: what was asked, and the answer; None when it gave none.
-
-    `ended`: its terminal state, in lower case.
-    """
-
-    asked: Json
-    answered: Json
-    ended: str
-
-    def items(self) -> list[Item]:
-        """The question in the user's role, the answer in the model's."""
-        asked = _user(self.asked, of="an earlier run of this session")
-        if self.answered is None:
-            text = f"Message from the runtime:\nThat run ended without an answer: {self.ended}."
-            return [asked, {"type": "message", "role": "developer", "content": text}]
-        plain = isinstance(self.answered, dict) and set(self.answered) == {"text"}
-        said = self.answered["text"] if plain else _pretty(self.answered)
-        content = clean_text(cap_text(str(said)))
-        return [asked, {"type": "message", "role": "assistant", "content": content}]
-
-    @property
-    def size(self) -> int:
-        """Characters, about: what it adds to a request."""
-        return sum(len(json.dumps(item)) for item in self.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +140,23 @@ def compile_context(
     exchanges: Sequence[Exchange],
     frame: Frame,
     policy: ContextPolicy | None = None,
+    past: Past | None = None,
     earlier: Sequence[Earlier] = (),
     secrets: Sequence[str] = (),
 ) -> ContextPack:
     """Build the request of the next model call.
 
-    `tools` are strict function tools in wire form; `settings` may hold any other field of the
+    A caller that knows what stands for the compacted `exchanges` gives it as `past` instead of
+    them. `tools` are strict function tools in wire form; `settings` may hold any other field of the
     request (temperature, reasoning, text …). Raises `ContextError` for a setting that would
     replace a part built here, for an exchange whose observations do not fit its calls, and when
     one of `secrets` stands in the request.
     """
     _refuse_settings(settings)
     trusted = clean_text(f"{instructions.rstrip()}\n\n{_RULES}")
-    parts = _parts(run_input, exchanges, frame, policy or ContextPolicy(), earlier)
+    old = [exchange for exchange in exchanges if exchange.turn < frame.compacted_before]
+    past = past or Past.of(old, policy or ContextPolicy())
+    parts = _parts(run_input, exchanges[len(old) :], frame, past, earlier)
     wire = [] if frame.closing else [dict(tool) for tool in tools]
     request: dict[str, Json] = {
         **settings,
@@ -187,14 +164,8 @@ def compile_context(
         "instructions": trusted,
         "input": [item for part in parts for item in part.items],
         "tools": wire,
-        "parallel_tool_calls": True,
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
+        **_terms(frame),
     }
-    if frame.max_output_tokens is not None:
-        request["max_output_tokens"] = frame.max_output_tokens
-    if frame.stream:
-        request["stream"] = True
     data = _assembled(request, parts)
     _refuse_secrets(data, secrets)
     manifest: dict[str, Json] = {
@@ -209,6 +180,20 @@ def compile_context(
     return ContextPack(request, manifest, sha256_hex(data), len(data))
 
 
+def _terms(frame: Frame) -> dict[str, Json]:
+    """What every request asks for, and its limits."""
+    terms: dict[str, Json] = {
+        "parallel_tool_calls": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+    if frame.max_output_tokens is not None:
+        terms["max_output_tokens"] = frame.max_output_tokens
+    if frame.stream:
+        terms["stream"] = True
+    return terms
+
+
 def _refuse_settings(settings: Mapping[str, Json]) -> None:
     taken = sorted(_RESERVED & set(settings))
     if taken:
@@ -218,9 +203,10 @@ def _refuse_settings(settings: Mapping[str, Json]) -> None:
 def _listing(parts: Sequence[_Part], frame: Frame, data: bytes) -> dict[str, Json]:
     """What is new in this request, item by item; what earlier manifests have listed is counted."""
     listed = [part for part in parts if part.is_listed(frame)]
+    items = [entry for part in listed for entry in part.entries()]
     return {
-        "items": [entry for part in listed for entry in part.entries()],
-        "earlier_items": sum(len(part.items) for part in parts if part not in listed),
+        "items": items,
+        "earlier_items": sum(len(part.items) for part in parts) - len(items),
         "dropped": [entry for part in listed for entry in part.dropped],
         "bytes": len(data),
         "tokens_estimated": tokens_of(len(data)),
@@ -267,25 +253,21 @@ def _session(earlier: Sequence[Earlier], frame: Frame) -> list[_Part]:
 
 def _parts(
     run_input: Json,
-    exchanges: Sequence[Exchange],
+    whole: Sequence[Exchange],
     frame: Frame,
-    policy: ContextPolicy,
+    past: Past | None,
     earlier: Sequence[Earlier],
 ) -> list[_Part]:
-    old = [exchange for exchange in exchanges if exchange.turn < frame.compacted_before]
-    parts = [*_session(earlier, frame), _Part("input", 0, [_user(run_input)], [])]
-    if old:
-        turns = [old[0].turn, old[-1].turn]
-        gone: list[Item] = [{"kind": "exchanges", "turns": turns, "reason": "compacted"}]
-        parts.append(_Part("summary", 0, [summary(exchanges=old, policy=policy)], gone))
-    whole = (exchange for exchange in exchanges if exchange.turn >= frame.compacted_before)
+    parts = [*_session(earlier, frame), _Part("input", 0, [user_item(run_input)], [])]
+    if past is not None:
+        parts.append(_past_part(past))
     parts += [_exchange_part(exchange) for exchange in whole]
     parts.append(_Part("task_state", 0, [_state_item(frame)], []))
     return parts
 
 
 @dataclass(frozen=True, slots=True)
-class _ExchangePart(_Part):
+class _WrittenPart(_Part):
     """With its bytes made once."""
 
     written: bytes
@@ -295,6 +277,25 @@ class _ExchangePart(_Part):
         return self.written
 
 
+@dataclass(frozen=True, slots=True)
+class _PastPart(_WrittenPart):
+    """And its entries, as every manifest lists it."""
+
+    listed: list[Item]
+
+    def entries(self) -> list[Item]:
+        return self.listed
+
+
+@lru_cache(maxsize=64)
+def _past_part(past: Past) -> _Part:
+    """Kept, as it stands in many turns."""
+    turns = [past.first, past.last]
+    gone: list[Item] = [{"kind": "exchanges", "turns": turns, "reason": "compacted"}]
+    made = _Part("summary", 0, [past.item], gone)
+    return _PastPart(made.kind, 0, made.items, gone, made.data, made.entries())
+
+
 @lru_cache(maxsize=2048)
 def _exchange_part(exchange: Exchange) -> _Part:
     """Kept, since a run shows all its exchanges in each turn: made anew, they took 5 of the 6 ms of
@@ -302,7 +303,7 @@ def _exchange_part(exchange: Exchange) -> _Part:
     """
     replayed = replay(exchange)
     data = _bytes(replayed.items)[1:-1]
-    return _ExchangePart("", exchange.turn, replayed.items, replayed.dropped, data)
+    return _WrittenPart("", exchange.turn, replayed.items, replayed.dropped, data)
 
 
 def _assembled(request: Mapping[str, Json], parts: Sequence[_Part]) -> bytes:
@@ -323,11 +324,14 @@ def request_bytes(request: Mapping[str, Json]) -> bytes:
     return _bytes(dict(request))
 
 
+_WIRE = json.JSONEncoder(  # made once: `json.dumps` makes another one for each of 100 a run
+    sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False
+)
+
+
 def _bytes(value: Any) -> bytes:
     try:
-        text = json.dumps(
-            value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False
-        )
+        text = _WIRE.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContextError(f"not JSON: {error}") from None
     return text.encode("ascii")
@@ -348,19 +352,6 @@ def _state_item(frame: Frame) -> Item:
             "what was done, what is still open, and what a person should look at."
         )
     return {"type": "message", "role": "developer", "content": clean_text(text)}
-
-
-def _user(run_input: Json, *, of: str = "this run") -> Item:
-    if isinstance(run_input, str):
-        text = f"Input of {of} (text):\n{run_input}"
-    else:
-        text = f"Input of {of} (JSON):\n{_pretty(run_input)}"
-    content = [{"type": "input_text", "text": clean_text(text)}]
-    return {"type": "message", "role": "user", "content": content}
-
-
-def _pretty(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
 def _kind(item: Item) -> str:

@@ -30,7 +30,8 @@ class Exchange:
     `output`: JSON text of the reply's items as received. `observations`: (call_id, text) in call
     order. `note`: a message of the runtime, such as what was wrong with the reply. `invalid`: the
     reply as a whole was no decision, whatever its items look like. The rest is what a summary
-    keeps of it: the model's own words, its actions, and the evidence.
+    keeps of it: the model's own words, its actions, and the evidence. `size`: characters, about,
+    that it adds to a request; counted once, as every turn asks for those of all exchanges.
     """
 
     turn: int
@@ -41,11 +42,11 @@ class Exchange:
     said: str = ""
     actions: tuple[PlannedAction, ...] = ()
     facts: tuple[Fact, ...] = ()
+    size: int = field(init=False, compare=False, repr=False, default=0)
 
-    @property
-    def size(self) -> int:
-        """Characters, about: what it adds to a request."""
-        return len(self.output) + len(self.note) + sum(len(text) for _, text in self.observations)
+    def __post_init__(self) -> None:
+        shown = sum(len(text) for _, text in self.observations)
+        object.__setattr__(self, "size", len(self.output) + len(self.note) + shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class Call:
     """One finished call, as the conditions see it. `params` and `observed` are hashes.
 
     `error` is empty for a call that succeeded; `retryable`: waiting may cure it. `effective`: a
-    write that changed something.
+    write that changed something. `child`: a run of another agent.
     """
 
     tool: str
@@ -32,6 +32,7 @@ class Call:
     effective: bool = False
     polling: bool = False
     invalid: bool = False
+    child: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,15 @@ class MaxToolCalls(_Counting):
         return sum(call.tool == self.tool for call in step.calls)
 
 
+class MaxHandoffs(_Counting):
+    """Runs of other agents."""
+
+    what = "runs of other agents asked for"
+
+    def add(self, step: Step) -> int:
+        return sum(call.child for call in step.calls)
+
+
 class MaxInvalidCalls(_Counting):
     """`limit` turns in a row with a call that could not be read or that names no tool."""
 
@@ -248,6 +258,7 @@ class Hard:
     actions: int
     failures: int | None = None
     parallel: int | None = None
+    handoffs: int | None = None
     tool_calls: dict[str, int] = field(default_factory=dict)
 
     def condition(self) -> Condition:
@@ -262,5 +273,7 @@ class Hard:
         parts: list[Condition] = [MaxActions(self.actions)]
         if self.parallel is not None:
             parts.append(MaxParallel(self.parallel))
+        if self.handoffs is not None:
+            parts.append(MaxHandoffs(self.handoffs))
         parts += [MaxToolCalls(tool, limit) for tool, limit in sorted(self.tool_calls.items())]
         return AnyOf(*parts)

@@ -14,6 +14,7 @@ BENCHES = {
     "workload": "five-turn runs on the runtime, against three floors",
     "counts": "commits, statements, messages and WAL of one run, exactly",
     "long": "time and bytes a turn as a run grows to 1,000 turns",
+    "context": "stored bytes and compile time at 50 and 100 tool calls",
     "waiting": "500 runs in model calls of a second, in one process",
     "recovery": "from kill -9 of a worker to the next claim, under load",
     "peers": "the workload on DBOS and LangGraph, ours beside them (`make bench-peers`)",

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
 from bench import ours, results
 from bench.installation import Installation, installation
@@ -25,6 +28,7 @@ GOALS = {"commits": 12, "statements": 80, "messages": 2, "wal": 35 * 1024}
 STRETCH = {"commits": 12, "statements": 40, "messages": 1, "wal": 25 * 1024}
 QUIET = {"AGENTCORE_BEAT_PERIOD": "100", "AGENTCORE_WORKER_DEAD_AFTER": "300"}
 """No beat while a run is counted."""
+WARM = 3
 CONTROL = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK", "BEGIN", "COMMIT")
 TABLES = ("turn", "actionjournal", "attempt", "event", "evidence", "ledger")
 
@@ -50,7 +54,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     asked = made.parse_args(list(arguments))
     with installation(**QUIET) as place:
         ours.set_up(place)
-        drive_to_the_end(ours.start_run(2))  # the agent version, the pool, the first hint
+        for _ in range(WARM):  # the agent version, the pool, the first hint, prepared statements
+            drive_to_the_end(ours.start_run(asked.turns))
         seen: Counter[str] = Counter()
         counts = count(place, asked.turns, seen)
         stop()
@@ -74,9 +79,10 @@ def count(place: Installation, turns: int, seen: Counter[str] | None = None) -> 
     assert start is not None
     _settle()  # the hint of the run before
     pushed = _pushes(place)
-    with watched(seen) as trips:
+    with watched(seen), traced() as trips:
         run_id = ours.start_run(turns)
         drive_to_the_end(run_id)
+        round_trips = trips()
     _settle()
     messages = _pushes(place) - pushed
     commits, wal = place.looking.execute(_FROM_THE_LOG, {"start": start[0]}).fetchone() or (0, 0)
@@ -85,7 +91,7 @@ def count(place: Installation, turns: int, seen: Counter[str] | None = None) -> 
         for name in TABLES
     }
     statements = sum(seen.values())
-    return Counts(int(commits), statements, trips[0] + 2 * int(commits), messages, int(wal), rows)
+    return Counts(int(commits), statements, round_trips, messages, int(wal), rows)
 
 
 # Records of one database by the blocks they touch; a transaction belongs to it when one of its
@@ -105,22 +111,44 @@ _FROM_THE_LOG = """
 
 
 @contextmanager
-def watched(seen: Counter[str]) -> Iterator[list[int]]:
-    """Count into `seen` the statements of this thread without transaction control; the yielded
-    list holds the number of round trips that they took."""
+def watched(seen: Counter[str]) -> Iterator[None]:
+    """Count into `seen` the statements of this thread without transaction control."""
     from django.db import connection
 
-    trips = [0]
-
     def watch(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        trips[0] += 1
         for part in sql.split("; "):
             if not part.lstrip().upper().startswith(CONTROL):
                 seen[" ".join(part.split())] += 1
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(watch):
-        yield trips
+        yield
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Let libpq write down what it sends; the yielded function counts the queries of this process,
+    each of which waits for its answer."""
+    from django.db.backends.signals import connection_created
+    from psycopg.pq import Trace
+
+    known: WeakSet[Any] = WeakSet()
+    with tempfile.NamedTemporaryFile("r") as file:
+
+        def trace(connection: Any, **_: Any) -> None:
+            raw = connection.connection
+            if raw not in known:
+                known.add(raw)
+                raw.pgconn.trace(os.open(file.name, os.O_WRONLY | os.O_APPEND))
+                raw.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+
+        connection_created.connect(trace)
+        try:
+            yield lambda: sum(line.startswith("F\t") for line in file)
+        finally:
+            connection_created.disconnect(trace)
+            for raw in known:
+                raw.pgconn.untrace()
 
 
 def drive_to_the_end(run_id: UUID) -> None:

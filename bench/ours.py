@@ -26,13 +26,13 @@ def set_up(place: Installation) -> None:
     django.setup()
 
 
-def start_run(turns: int, **more: Any) -> UUID:
+def start_run(turns: int, *, agent: str = "bench", **more: Any) -> UUID:
     """Start one run; `more` goes into its input (`wait` and `tool_wait` in ms)."""
     from runs.services import Caller, StartRun, start_run
 
     caller = Caller(tenant="bench", principal="token:bench", scopes=())
     given = {"turns": turns, "account": uuid4().hex, **more}
-    return start_run(caller=caller, request=StartRun(agent="bench", input=given)).id
+    return start_run(caller=caller, request=StartRun(agent=agent, input=given)).id
 
 
 @dataclass

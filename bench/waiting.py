@@ -50,11 +50,12 @@ def _measure(place: Installation, asked: argparse.Namespace) -> dict[str, float]
         EVERY_STEP, concurrency=asked.slots, AGENTCORE_PROCESS=APPLICATION
     )
     watch = _Watch(place, worker.pid)
-    begun = time.perf_counter()
+    begun, postgres = time.perf_counter(), place.servers_cpu()[0]
     left = ours.open_runs(place)
     with watch:
         ours.wait_for_all(place, every=0.05, seconds=600)
     taken = time.perf_counter() - begun
+    turns, postgres = left * asked.turns, place.servers_cpu()[0] - postgres
     ideal = asked.slots / (asked.turns * asked.wait / 1000)
     rate = left / taken
     return {
@@ -66,6 +67,9 @@ def _measure(place: Installation, asked: argparse.Namespace) -> dict[str, float]
         "memory MB": round(watch.memory),
         "connections": watch.connections,
         "CPU share of a core": round(watch.cpu / taken, 2),
+        "CPU ms a turn, worker": round(1000 * watch.cpu / turns, 1),
+        "CPU ms a turn, PostgreSQL": round(1000 * postgres / turns, 1),
+        "claims a run": round(place.number("SELECT sum(fence) FROM runs_run") / left, 2),
     }
 
 

@@ -22,9 +22,23 @@ from agentcore.guardrails import Guardrail
 from agentcore.languages import ENGLISH, Language, languages_of
 from agentcore.policy import POLICY_VERSION
 from agentcore.progress import NoProgress
+from runs import calling
+from runs.calling import AgentTool
 from runs.models import AgentVersion
 from tools import registry
 from tools.spec import ToolSpec
+
+__all__ = [
+    "AgentDeclaration",
+    "AgentTool",
+    "agent",
+    "all_agents",
+    "forget_frozen",
+    "get_agent",
+    "is_unknown_version",
+    "languages_in",
+    "output_schema",
+]
 
 _AGENTS: dict[str, AgentDeclaration] = {}
 
@@ -38,6 +52,7 @@ class AgentDeclaration:
     model: str
     instructions: str
     tools: tuple[str, ...]
+    calls: tuple[AgentTool, ...] = ()
     input_model: type[BaseModel] | None = None
     output_model: type[BaseModel] | None = None
     budget: Budget = field(default_factory=Budget)
@@ -48,16 +63,24 @@ class AgentDeclaration:
     guardrails: tuple[Guardrail, ...] = ()
     business_outcome: Callable[[dict[str, Any]], str] | None = None
     languages: tuple[Language, ...] = (ENGLISH,)
+    description: str = ""
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Everything that it may call, other agents last."""
+        return (*self.tools, *(call.name for call in self.calls))
 
     def specs(self) -> list[ToolSpec]:
-        """The declared tools, in order. Raises `ImproperlyConfigured` for an unknown one."""
-        found = [(name, registry.get(name)) for name in self.tools]
+        """What it may call, in order. Raises `ImproperlyConfigured` for what may not be."""
+        found = [(name, registry.get(name)) for name in self.tool_names]
         missing = [name for name, spec in found if spec is None]
         if missing:
             raise ImproperlyConfigured(
                 f"agent {self.name!r} names tools that are not registered: {', '.join(missing)};"
                 " run `manage.py check` to see why"
             )
+        for wrong in calling.findings(self, get_agent):
+            raise ImproperlyConfigured(wrong.message)
         return [spec for _, spec in found if spec is not None]
 
     def freeze(self) -> AgentVersion:
@@ -88,6 +111,8 @@ class AgentDeclaration:
             "output": output_schema(self.output_model),
             "languages": [language.stored() for language in self.languages],
         }
+        if self.calls:
+            spec["calls"] = [call.stored() for call in self.calls]
         # These may hold floats, which the canonical form refuses: hash their text.
         loose = {name: json.dumps(spec[name], sort_keys=True) for name in ("settings", "output")}
         text = {**spec, **loose}
@@ -143,7 +168,7 @@ def agent(
     name: str,
     version: str,
     instructions: str | Path,
-    tools: list[str],
+    tools: list[str | AgentTool] | list[str],
     model: str = "",
     input: type[BaseModel] | None = None,  # noqa: A002  (the word of the declaration)
     output: type[BaseModel] | None = None,
@@ -155,23 +180,24 @@ def agent(
     guardrails: tuple[Guardrail, ...] = (),
     business_outcome: Callable[[dict[str, Any]], str] | None = None,
     languages: tuple[Language | str, ...] = ("en",),
+    description: str = "",
 ) -> AgentDeclaration:
     """Declare and register an agent.
 
-    `instructions` is a text, or a path of a file that holds it. `model` empty means the
+    `instructions` is a text, or a path of a file that holds it. `tools` are names of tools, and
+    `AgentTool` for other agents, which may be declared later; `description` is what those that call
+    this one are told of it. `model` empty means the
     `AGENTCORE_MODEL` setting. `languages`: those that it answers in, by which claims of success are
     found. Raises ValueError for a language that is not known, and `ImproperlyConfigured` for a name
     that is taken.
     """
-    text = (
-        instructions.read_text(encoding="utf-8") if isinstance(instructions, Path) else instructions
-    )
     declaration = AgentDeclaration(
         name=name,
         version=version,
         model=model,
-        instructions=text,
-        tools=tuple(tools),
+        instructions=_text_of(instructions),
+        tools=tuple(item for item in tools if isinstance(item, str)),
+        calls=tuple(item for item in tools if isinstance(item, AgentTool)),
         input_model=input,
         output_model=output,
         budget=budget or Budget(),
@@ -182,12 +208,32 @@ def agent(
         guardrails=guardrails,
         business_outcome=business_outcome,
         languages=languages_of(languages),
+        description=description,
     )
+    _register(declaration)
+    return declaration
+
+
+def _text_of(instructions: str | Path) -> str:
+    if isinstance(instructions, Path):
+        return instructions.read_text(encoding="utf-8")
+    return instructions
+
+
+def _register(declaration: AgentDeclaration) -> None:
+    """Make it known, and callable what it calls, and itself where another one calls it: which of
+    the two is declared first does not matter.
+    """
+    name = declaration.name
     known = _AGENTS.get(name)
     if known is not None and known != declaration:
         raise ImproperlyConfigured(f"agent {name!r} is declared twice, differently")
     _AGENTS[name] = declaration
-    return declaration
+    for agent in all_agents():
+        for call in agent.calls:
+            called = get_agent(call.agent)
+            if called is not None and name in (agent.name, called.name):
+                calling.register(called)
 
 
 def languages_in(spec: Mapping[str, Any]) -> tuple[Language, ...]:

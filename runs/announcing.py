@@ -8,9 +8,10 @@ from runs.waking import wake_on_commit
 from runs.webhooks.outbox import record
 
 
-def announce(run: Run, event: Event) -> None:
+def announce(run: Run, event: Event, *, listened: bool = True) -> None:
     """Called with the event row written and the transaction open."""
-    record(run, event)
+    if listened:
+        record(run, event)
     if run.session_id is not None and run.ended_at is not None:
         wake_next(run.session_id)
     if event.seq > 1:  # nobody can wait for a run whose id was not answered yet

@@ -8,18 +8,21 @@ either done and noted, or to be done by another one. Aborting stops before the n
 
 from __future__ import annotations
 
+import base64
+import hmac
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from agentcore.canonical import sha256_hex
+from agentcore.ids import new_id
 from runs import listing, services
 from runs.listing import RunFilter
 from runs.models import Run
@@ -66,12 +69,12 @@ VERBS: dict[str, tuple[str, Act]] = {
 """Verb -> the scope that its single form needs, and what does it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A new operation; `token` starts it and is not stored."""
-
-    operation: BulkOperation
-    token: str | None
+def token_of(operation_id: UUID) -> str:
+    """What starts an operation. It is made anew from the installation's key and stored nowhere,
+    also not in the answer that is kept for a repetition of the request."""
+    text = f"agentcore/bulk/1\n{operation_id.hex}"
+    made = hmac.digest(settings.AGENTCORE_OPTIONS.event_key, text.encode(), "sha256")
+    return base64.urlsafe_b64encode(made[:18]).decode()
 
 
 def make_bulk(
@@ -83,13 +86,13 @@ def make_bulk(
     reason: str,
     dry_run: bool,
     within: Within | None = None,
-) -> Made:
+) -> BulkOperation:
     """Freeze the runs that fit. Raises `Refused` (scope_missing, invalid_input).
 
     `shown_filter` is the filter as it was sent, kept for the record.
     """
     check_scope(caller, verb)
-    token = None if dry_run else secrets.token_urlsafe(16)
+    operation_id = new_id()
     with transaction.atomic(durable=True):
         if within:
             within.begin()
@@ -99,13 +102,14 @@ def make_bulk(
             raise invalid("/filter", "too_many", f"fits more than {MOST} runs. Narrow it.")
         now = database_clock()
         operation = BulkOperation.objects.create(
+            id=operation_id,
             tenant=caller.tenant,
             verb=verb,
             filter=shown_filter,
             reason=reason,
             status="PREVIEW" if dry_run else "READY",
             total=len(ids),
-            confirm_sha256=sha256_hex(token) if token else "",
+            confirm_sha256="" if dry_run else sha256_hex(token_of(operation_id)),
             created_by=caller.principal,
             scopes=list(caller.scopes),
             created_at=now,
@@ -114,10 +118,9 @@ def make_bulk(
         BulkItem.objects.bulk_create(
             BulkItem(operation=operation, ordinal=n, run_id=run_id) for n, run_id in enumerate(ids)
         )
-        made = Made(operation, token)
         if within:
-            within.end(made, run_id=None)
-    return made
+            within.end(operation, run_id=None)
+    return operation
 
 
 def check_narrow(wanted: RunFilter) -> None:

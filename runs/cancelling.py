@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from agentcore.canonical import clean_text
-from agentcore.lifecycle import ACTION_OPEN, RunState, StopReason
+from agentcore.lifecycle import ACTION_OPEN, ActionState, RunState, StopReason
 from runs.dispatch import hint_on_commit
 from runs.leases import is_live
 from runs.models import ActionJournal, Run
@@ -19,7 +19,7 @@ from runs.once import Within
 from runs.refusals import check_revision
 from runs.steps.stopping import note_outcome, void_undecided
 from runs.transitions import Draft, locked_run
-from runs.view import is_write, load_view
+from runs.view import View, is_child, is_write, load_view
 
 MAX_REASON = 500
 """Characters of a reason; longer ones are cut."""
@@ -87,11 +87,25 @@ def _cancel(draft: Draft, *, actor: str, reason: str) -> Cancellation:
     return Cancellation(run, sent, already=False)
 
 
+def stop_children(view: View) -> None:
+    """Cancel what a stopping run has asked other agents to do, each run in its own transaction.
+
+    No lock of the parent is held: the end of a child takes it. The parent ends when they have.
+    """
+    waiting = [action.id for action in view.in_state(ActionState.RUNNING) if is_child(action)]
+    if not waiting:
+        return
+    rows = Run.objects.filter(parent_action__in=waiting, ended_at=None, stop_reason=None)
+    for run_id in rows.order_by("id").values_list("id", flat=True):
+        reason = f"the run that asked for it stops: {view.run.reason or view.run.stop_reason}"
+        cancel_run(run_id=run_id, actor=f"run:{view.run.id.hex}", reason=reason)
+
+
 def _leave_what_holds_still(draft: Draft) -> None:
     """Nobody works on the run: end it where nothing was sent, wake it where it is suspended."""
     view = load_view(draft.run.id)
     view.run = draft.run
-    if not view.open_actions and draft.run.state != RunState.WAITING_CHILD:
+    if not view.open_actions:
         void_undecided(view, draft)
         note_outcome(view, draft)
         draft.move_run(RunState.CANCELLING)

@@ -11,7 +11,8 @@ from django.core.checks import CheckMessage, Error, register
 from django.core.checks import Warning as Advice
 
 from agentcore.throttle import EACH
-from runs.agents import all_agents
+from runs import calling
+from runs.agents import all_agents, get_agent
 from runs.doctor import settings_findings
 from runs.throttling import known_downstreams
 from tools import registry
@@ -48,6 +49,20 @@ def check_agents(
         for agent in all_agents()
         for name in agent.tools
         if registry.get(name) is None
+    ]
+
+
+@register("agentcore")
+def check_calls(
+    *,
+    app_configs: Sequence[AppConfig] | None = None,  # noqa: ARG001  (Django's signature)
+    **kwargs: Any,  # noqa: ARG001
+) -> list[CheckMessage]:
+    """E121-E125: an agent calls another one in a way that may not be (`runs/calling.py`)."""
+    return [
+        Error(found.message, obj=agent.name, id=f"agentcore.{found.code}")
+        for agent in all_agents()
+        for found in calling.findings(agent, get_agent)
     ]
 
 

@@ -7,14 +7,17 @@ the same rows give the same bytes at any time; nothing keeps a second copy of th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from agentcore.canonical import sha256_hex
-from agentcore.compaction import CHARS_A_TOKEN, ContextPolicy
+from agentcore.compaction import CHARS_A_TOKEN, ContextPolicy, Past
 from agentcore.context import (
     ContextError,
     ContextPack,
@@ -62,36 +65,87 @@ def policy_of(spec: Mapping[str, Any]) -> ContextPolicy:
     return ContextPolicy(**stored)
 
 
-def exchanges_of(view: View, *, before: int, compacted_before: int = 0) -> list[Exchange]:
-    """The finished turns before turn `before`, oldest first.
+def exchanges_of(view: View, *, before: int, since: int = 0) -> list[Exchange]:
+    """The finished turns from `since` to before `before` as they are shown whole, oldest first."""
+    known = view.history.exchanges
+    turns = _finished(view, before=before, since=since)
+    unknown = [turn.number for turn in turns if turn.number not in known]
+    if not unknown:
+        return [known[turn.number] for turn in turns]
+    actions = _by_turn(view.actions, unknown[0])
+    return [known.get(turn.number) or _whole(view, turn, actions[turn.number]) for turn in turns]
 
-    What only a summary needs is filled in for the turns before `compacted_before`.
+
+def past_of(view: View, *, before: int) -> Past | None:
+    """What stands for the finished turns before turn `before`; None when there are none.
+
+    Kept, as it only changes when the boundary moves: all facts of these turns are there by then.
     """
-    actions = _by_turn(view.actions)
-    facts = _facts(view, compacted_before) if compacted_before else {}
+    known = view.history.past
+    if known is not None and known[0] == before:
+        return known[1]
+    turns = _finished(view, before=before)
+    if not turns:
+        return None
+    actions, facts = _by_turn(view.actions), _facts(view, before)
+    exchanges = [
+        _summarised(turn, actions[turn.number], facts.get(turn.number, [])) for turn in turns
+    ]
+    past = Past.of(exchanges, policy_of(view.agent.spec))
+    if past is not None and before <= view.history.through + 1:
+        view.history.compact(before, past)
+    return past
+
+
+def _finished(view: View, *, before: int, since: int = 0) -> list[Turn]:
+    """Turns with a decision, from `since` to before `before`."""
+    first = bisect_left(view.turns, since, key=attrgetter("number"))
     return [
-        _exchange(turn, actions[turn.number], facts.get(turn.number), summarised=True)
-        if turn.number < compacted_before
-        else _whole(view, turn, actions[turn.number])
-        for turn in view.turns
+        turn
+        for turn in view.turns[first:]
         if turn.number < before and turn.decision not in ("", NO_DECISION)
     ]
 
 
 def _whole(view: View, turn: Turn, actions: list[ActionJournal]) -> Exchange:
-    """An exchange to be shown whole; kept in the view once a later turn has begun."""
-    known = view.exchanges.get(turn.number)
-    if known is None:
-        known = _exchange(turn, actions, None, summarised=False)
-        if turn.number < view.run.turn:
-            view.exchanges[turn.number] = known
-    return known
+    """An exchange to be shown whole; kept once its rows are settled."""
+    made = Exchange(
+        turn=turn.number,
+        output=turn.output,
+        observations=_observations(actions),
+        note=turn.problem,
+        invalid=turn.decision == "INVALID",
+    )
+    if turn.number <= view.history.through:
+        view.history.show(made)
+    return made
 
 
-def _by_turn(actions: Iterable[ActionJournal]) -> defaultdict[int, list[ActionJournal]]:
-    """The actions by turn in call order; of an edited call the last edit, which answers it."""
+def _summarised(turn: Turn, actions: list[ActionJournal], facts: list[Fact]) -> Exchange:
+    """What a summary needs of an exchange."""
+    return Exchange(
+        turn=turn.number,
+        output="",
+        note=turn.problem,
+        invalid=turn.decision == "INVALID",
+        said=turn.text[:HEAD],
+        actions=tuple(_planned(action) for action in actions),
+        facts=tuple(facts),
+    )
+
+
+def _observations(actions: list[ActionJournal]) -> tuple[tuple[str, str], ...]:
+    return tuple((action.call_id, observation_of(action)) for action in actions)
+
+
+def _by_turn(
+    actions: Sequence[ActionJournal], since: int = 0
+) -> defaultdict[int, list[ActionJournal]]:
+    """The actions by turn in call order, from turn `since` on; of an edited call the last edit,
+    which answers it.
+    """
     last: dict[tuple[int, int], ActionJournal] = {}
-    for action in actions:
+    for action in takewhile(lambda row: row.turn >= since, reversed(actions)):
         known = last.get((action.turn, action.ordinal))
         if known is None or action.edit > known.edit:
             last[action.turn, action.ordinal] = action
@@ -99,21 +153,6 @@ def _by_turn(actions: Iterable[ActionJournal]) -> defaultdict[int, list[ActionJo
     for (turn, _), action in sorted(last.items()):
         found[turn].append(action)
     return found
-
-
-def _exchange(
-    turn: Turn, actions: list[ActionJournal], facts: list[Fact] | None, *, summarised: bool
-) -> Exchange:
-    return Exchange(
-        turn=turn.number,
-        output=turn.output,
-        observations=tuple((action.call_id, observation_of(action)) for action in actions),
-        note=turn.problem,
-        invalid=turn.decision == "INVALID",
-        said=turn.text[:HEAD] if summarised else "",
-        actions=tuple(_planned(action) for action in actions) if summarised else (),
-        facts=tuple(facts or ()),
-    )
 
 
 def observation_of(action: ActionJournal) -> str:
@@ -210,9 +249,9 @@ def compile_turn(view: View, *, number: int, frame: Frame) -> ContextPack:
         settings=spec["settings"],
         tools=[tool["function"] for tool in spec["tools"]],
         run_input=view.run.input,
-        exchanges=exchanges_of(view, before=number, compacted_before=frame.compacted_before),
+        exchanges=exchanges_of(view, before=number, since=frame.compacted_before),
         frame=frame,
-        policy=policy_of(spec),
+        past=past_of(view, before=frame.compacted_before) if frame.compacted_before else None,
         earlier=earlier_of(frame.earlier),
         secrets=secrets.of_the_runtime(),
     )

@@ -38,20 +38,23 @@ RUN = Columns(
     table="runs_run",
     frozen=_words(
         "id tenant agent_version_id principal scopes on_behalf_of dedupe_key session_id "
-        "retry_of_id webhook_endpoint_id input priority dry_run created_at deadline_at"
+        "retry_of_id parent_id root_id parent_action webhook_endpoint_id input priority dry_run "
+        "created_at deadline_at"
     ),
     once=_words("stop_reason failure"),
     growing=_words("revision fence event_seq"),
     free=_words(
         "metadata state resume_to reason claim_token lease_worker call_deadline_at claims "
         "pause_asked_by wake_at hinted_at hints turn actions_used invalid_replies max_turns "
-        "max_actions max_tokens max_cost max_failures tokens_used tokens_held cost_used cost_held "
-        "progress_from "
+        "max_actions max_tokens max_cost max_failures max_handoffs turns_lent actions_lent "
+        "handoffs_lent tokens_used tokens_held cost_used cost_held progress_from "
         "event_head output business_outcome trace_id code_version started_at ended_at"
     ),
 )
 RUN_FROZEN_AT_END = _words("state output stop_reason reason fence ended_at")
 """Events, the head of their chain and the business outcome may still grow on a terminal run."""
+RUN_SLICE = _words("max_turns max_actions max_tokens max_cost max_handoffs")
+"""Fixed for a child run: its parent has set these amounts aside."""
 
 ACTION = Columns(
     table="runs_actionjournal",

@@ -65,10 +65,10 @@ END $$;
 
 
 def run_settled() -> str:
-    """A function that refuses the end of a run with an action that has not ended.
+    """A function that refuses the end of a run with an action or a child run that has not ended.
 
     The caller holds the run's row lock; an action that starts beside it waits for that lock in
-    `run_allows`, so neither can miss the other.
+    `run_allows`, so neither can miss the other. A child begins only with an action.
     """
     return f"""\
 CREATE FUNCTION runs_run_settled() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -82,6 +82,14 @@ BEGIN
     RAISE EXCEPTION USING
       ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
       MESSAGE = format('runs_run %s: %s (%s -> %s; action %s is %s)',
+                       NEW.id, TG_ARGV[0], OLD.state, NEW.state, live.id, live.state);
+  END IF;
+  SELECT id, state INTO live FROM runs_run
+   WHERE parent_id = NEW.id AND ended_at IS NULL LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
+      MESSAGE = format('runs_run %s: %s (%s -> %s; its child %s is %s)',
                        NEW.id, TG_ARGV[0], OLD.state, NEW.state, live.id, live.state);
   END IF;
   RETURN NULL;
@@ -119,5 +127,39 @@ BEGIN
   RAISE EXCEPTION USING
     ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
     MESSAGE = format('%s %s: %s (%s)', TG_TABLE_NAME, NEW.id, TG_ARGV[0], problem);
+END $$;
+"""
+
+
+def run_descends() -> str:
+    """A function that asks the parent of a new child run for leave: the action that it is runs, the
+    parent does not stop, and who asks is the same.
+    """
+    return """\
+CREATE FUNCTION runs_run_descends() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  parent record;
+  action record;
+  problem text;
+BEGIN
+  SELECT tenant, principal, on_behalf_of, dry_run, stop_reason, ended_at,
+         COALESCE(root_id, id) AS root
+    INTO parent FROM runs_run WHERE id = NEW.parent_id FOR SHARE;
+  SELECT run_id, state, contract INTO action FROM runs_actionjournal WHERE id = NEW.parent_action;
+  IF parent.ended_at IS NOT NULL OR parent.stop_reason IS NOT NULL THEN
+    problem := 'the parent has ended or stops';
+  ELSIF action.run_id IS DISTINCT FROM NEW.parent_id OR action.state <> 'RUNNING'
+        OR action.contract <> 'CHILD' THEN
+    problem := 'its action is none that runs in the parent';
+  ELSIF (parent.root, parent.tenant, parent.principal, parent.on_behalf_of, parent.dry_run)
+        IS DISTINCT FROM
+        (NEW.root_id, NEW.tenant, NEW.principal, NEW.on_behalf_of, NEW.dry_run) THEN
+    problem := 'it does not act for whom the parent acts';
+  ELSE
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION USING
+    ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
+    MESSAGE = format('runs_run %s: %s (%s)', NEW.id, TG_ARGV[0], problem);
 END $$;
 """

@@ -65,7 +65,7 @@ def not_own(*, approval: Approval, run: Run, decider: Decider) -> DecisionError 
 def requesters_of(run: Run) -> tuple[str, ...]:
     """Who asked for a run, "" among them. Whoever tries one again asks for it, too, but its task
     came from who asked first."""
-    first = run.retry_of
+    first = (run.root or run).retry_of
     before = (first.principal, first.on_behalf_of) if first else ()
     return (run.principal, run.on_behalf_of, *before)
 

@@ -24,6 +24,7 @@ from agentcore.llm.base import ModelFailure
 from agentcore.values import AttemptKind
 from runs import (
     controls,
+    history,
     inflight,
     isolation,
     leases,
@@ -33,6 +34,7 @@ from runs import (
     worker,
 )
 from runs.calls import perform
+from runs.cancelling import stop_children
 from runs.commits import Kept, commit
 from runs.dispatch import step_of_run
 from runs.journal import Result, apply_result
@@ -105,11 +107,13 @@ class _Drive:
         self.inline = inline
         self.alone = alone
         self.calls = 0
+        self.clean = True  # the view in memory is what was written
         self.reply: ParsedReply | ReplyFailure | ModelFailure | None = None
         self.until = time.monotonic() + settings.AGENTCORE_OPTIONS.slice_seconds
 
     def run(self) -> Driven | None:
-        view = load_view(self.lease.run_id, seen=self.lease.seen)
+        known = history.take(self.lease.run_id)
+        view = load_view(self.lease.run_id, seen=self.lease.seen, history=known)
         results: tuple[Result, ...] = ()
         while True:
             view.reply = self.reply
@@ -118,9 +122,10 @@ class _Drive:
             if kept is Kept.NOTHING:
                 return None  # the lease is gone; what was found out is recorded
             if kept is Kept.TRUTH:
-                view = load_view(self.lease.run_id)
-                view.trusting = False
+                view = self._again(view, plan)
                 continue
+            if self.clean:
+                view.settle()
             self.reply = None
             if isinstance(plan.answer, Call):
                 self.calls += 1
@@ -128,6 +133,14 @@ class _Drive:
                 self.reply = next((r.reply for r in results if r.reply is not None), None)
             elif not isinstance(plan.answer, Again):
                 return self._left(view, plan.answer)
+
+    def _again(self, view: View, plan: Plan) -> View:
+        """The view as it is now, the steps of `plan` not being written."""
+        if plan.steps is not None or plan.truth is None:
+            view.history.forget_later()
+        fresh = load_view(self.lease.run_id, history=view.history)
+        fresh.trusting = False
+        return fresh
 
     def _advance(self, view: View, results: tuple[Result, ...]) -> tuple[Plan, Kept]:
         """Plan and commit; a step that cannot be computed or written is noted and put off."""
@@ -190,6 +203,7 @@ class _Drive:
         if elsewhere and view.reply is None:  # a reply in hand was paid for and is nowhere else
             return Wait(draft.now)
         if run.stop_reason and (not suspended or run.stop_reason == StopReason.CANCEL):
+            stop_children(view)
             return stopping.plan(view, draft)
         return STEPS[step](view, draft)
 
@@ -223,6 +237,7 @@ class _Drive:
     def _step_failed(self, view: View, error: Exception) -> Plan:
         """The step waits longer each time, and in the end for a person. The truth is kept: the
         commit computes it again from the rows."""
+        self.clean = False
         fresh = load_view(self.lease.run_id)
         view.run, view.read_at, view.read_local = fresh.run, fresh.read_at, fresh.read_local
         run, claims = fresh.run, fresh.run.claims
@@ -242,6 +257,8 @@ class _Drive:
     def _left(self, view: View, answer: Answer) -> Driven:
         run = view.run
         connection.close()
+        if self.clean and run.state not in RUN_TERMINAL:
+            history.keep(run.id, view.history)
         waits = not isinstance(answer, Wait) or answer.wake_at > view.now
         due = None if waits else step_of_run(run)
         return Driven(revision=run.revision, due=due, state=RunState(run.state))
@@ -251,10 +268,9 @@ def _truth(view: View, results: tuple[Result, ...]) -> Draft:
     """The truth of the calls just made, on the view: what `journal.draft_truth` does on rows."""
     draft = Draft(run=view.run, now=view.now, event="attempt.recorded")
     attempts = {attempt.id: attempt for attempt in view.attempts}
-    actions = {action.id: action for action in view.actions}
     for result in results:
         attempt = attempts[result.attempt_id]
-        action = actions[attempt.action_id] if attempt.action_id else None
+        action = view.action(attempt.action_id) if attempt.action_id else None
         siblings = view.attempts_of(action, AttemptKind(attempt.kind))
         apply_result(
             draft,
@@ -271,16 +287,12 @@ def _developer_code_next(view: View, results: tuple[Result, ...]) -> bool:
     """A write's result is in hand and the next step needs a function of a tool developer."""
     ids = {result.attempt_id for result in results}
     wrote = any(
-        attempt.id in ids and attempt.kind == AttemptKind.TOOL and attempt.action_id
+        attempt.kind == AttemptKind.TOOL
         for attempt in view.attempts
-        if attempt.action_id and _is_write_attempt(view, attempt.action_id)
+        if attempt.id in ids and attempt.action_id and is_write(view.action(attempt.action_id))
     )
     waiting = ACTION_UNDECIDED - {ActionState.AWAITING_APPROVAL}
     return wrote and bool(view.in_state(*waiting))
-
-
-def _is_write_attempt(view: View, action_id: UUID) -> bool:
-    return any(action.id == action_id and is_write(action) for action in view.actions)
 
 
 def _later(draft: Draft) -> dict[str, datetime]:

@@ -69,6 +69,8 @@ def _event_type(drafts: Sequence[Draft]) -> str:
     rest = [move["to"] for move in moves if move["object"] == "run"]
     if rest and rest[-1] in _RUN_EVENTS:
         return _RUN_EVENTS[RunState(rest[-1])]
+    if any(move["object"] == "child" and move["to"] == "STARTED" for move in moves):
+        return "run.child_started"
     for move in reversed(moves):
         if move["object"] == "action":
             return f"action.{_ACTION_EVENTS.get(move['to'], move['to'].lower())}"

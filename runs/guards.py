@@ -5,6 +5,7 @@ They get copies: what they change in them changes nothing that runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -21,31 +22,34 @@ SECONDS = 2.0
 
 
 def check_input(view: View) -> Verdict:
-    return _ask(view, "input", deepcopy(view.run.input))
+    return _ask(view, "input", lambda: deepcopy(view.run.input))
 
 
 def check_action(view: View, action: ActionJournal) -> Verdict:
-    proposed = Proposed(
-        tool=action.tool,
-        arguments=deepcopy(action.arguments or {}),
-        tenant=view.run.tenant,
-        principal=view.run.principal,
-        run_input=deepcopy(view.run.input),
+    return _ask(
+        view,
+        "action",
+        lambda: Proposed(
+            tool=action.tool,
+            arguments=deepcopy(action.arguments or {}),
+            tenant=view.run.tenant,
+            principal=view.run.principal,
+            run_input=deepcopy(view.run.input),
+        ),
     )
-    return _ask(view, "action", proposed)
 
 
 def check_output(view: View, output: dict[str, Json]) -> Verdict:
-    return _ask(view, "output", deepcopy(output))
+    return _ask(view, "output", lambda: deepcopy(output))
 
 
-def _ask(view: View, stage: Stage, value: Any) -> Verdict:
-    """The first guardrail that does not pass decides."""
+def _ask(view: View, stage: Stage, copy: Callable[[], Any]) -> Verdict:
+    """The first guardrail that does not pass decides; most agents have none to copy for."""
     declaration = get_agent(view.agent.name)
-    rails = declaration.guardrails if declaration is not None else ()
+    all_of_it = declaration.guardrails if declaration is not None else ()
+    rails = [rail for rail in all_of_it if rail.stage == stage]
+    value = copy() if rails else None
     for rail in rails:
-        if rail.stage != stage:
-            continue
         verdict = _one(rail, value)
         if not isinstance(verdict, Passed):
             return verdict

@@ -105,9 +105,9 @@ def standing_of(
 
 
 def _had_before(view: View, action: ActionJournal) -> bool:
-    return any(
-        row.intent_key == action.intent_key and row.tool == action.tool and row.id != action.id
-        for row in view.actions
+    intent = (action.tool, action.intent_key)
+    return intent in view.history.intents or any(
+        (row.tool, row.intent_key) == intent and row.id != action.id for row in view.recent
     )
 
 

@@ -84,7 +84,7 @@ def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UU
             return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
         if revision is not None and run.revision != revision:
             return None
-        if not _is_due(run, now) or is_live(run_id=run_id):
+        if not _is_due(run, now) or (run.lease_worker is not None and is_live(run_id=run_id)):
             return None
         if not isolation.may_claim(run.claims, isolating=worker.isolating):
             return None

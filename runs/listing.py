@@ -29,6 +29,7 @@ class RunFilter:
     agents: tuple[str, ...] = ()
     has: tuple[str, ...] = ()
     session: UUID | None = None
+    parent: UUID | None = None
     dedupe_key: str = ""
     created_from: datetime | None = None
     created_before: datetime | None = None
@@ -67,6 +68,8 @@ def narrowed(rows: QuerySet[Run], wanted: RunFilter) -> QuerySet[Run]:
         rows = rows.filter(_has(*HAS[word]))
     if wanted.session is not None:
         rows = rows.filter(session_id=wanted.session)
+    if wanted.parent is not None:
+        rows = rows.filter(parent_id=wanted.parent)
     if wanted.dedupe_key:
         rows = rows.filter(dedupe_key=wanted.dedupe_key)
     if wanted.created_from is not None:

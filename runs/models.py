@@ -18,7 +18,7 @@ from agentcore.lifecycle import (
     RunState,
     StopReason,
 )
-from agentcore.values import AttemptKind, Effect, OutcomeKind, Priority
+from agentcore.values import Effect, Priority
 
 
 def _choices(enum: type) -> list[tuple[str, str]]:
@@ -65,6 +65,14 @@ class Run(models.Model):
     retry_of = models.ForeignKey(
         "self", on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
     )
+    parent = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, db_index=False, related_name="children"
+    )
+    root = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
+    # The action of the parent that this run is. A rule of the table looks it up, once.
+    parent_action = models.UUIDField(null=True)
     webhook_endpoint = models.ForeignKey(
         "runs.WebhookEndpoint",
         on_delete=models.PROTECT,
@@ -103,6 +111,11 @@ class Run(models.Model):
     max_tokens = models.BigIntegerField(null=True)  # null: the limit of the agent version
     max_cost = models.BigIntegerField(null=True)  # micros, as everywhere below
     max_failures = models.PositiveIntegerField(null=True)
+    max_handoffs = models.PositiveIntegerField(null=True)
+    # What children hold while they are open, and used once they have ended.
+    turns_lent = models.PositiveIntegerField(default=0)
+    actions_lent = models.PositiveIntegerField(default=0)
+    handoffs_lent = models.PositiveIntegerField(default=0)
     tokens_used = models.BigIntegerField(default=0)
     tokens_held = models.BigIntegerField(default=0)
     cost_used = models.BigIntegerField(default=0)
@@ -158,6 +171,16 @@ class Run(models.Model):
                 condition=Q(ended_at__isnull=True) & ~Q(dedupe_key=""),
                 name="run_one_open_per_dedupe_key",
             ),
+            models.UniqueConstraint(
+                fields=["parent_action"],
+                condition=Q(parent_action__isnull=False),
+                name="run_one_child_per_action",
+            ),
+            models.CheckConstraint(
+                condition=Q(parent__isnull=True, root__isnull=True, parent_action__isnull=True)
+                | Q(parent__isnull=False, root__isnull=False, parent_action__isnull=False),
+                name="run_child_is_whole",
+            ),
         ]
         indexes = [
             # `ended_at` in the predicate instead of `state`: it changes once, so moves stay HOT.
@@ -169,6 +192,10 @@ class Run(models.Model):
             models.Index(
                 fields=["retry_of"], condition=Q(retry_of__isnull=False), name="run_retry_ix"
             ),
+            models.Index(
+                fields=["parent"], condition=Q(parent__isnull=False), name="run_parent_ix"
+            ),
+            models.Index(fields=["root"], condition=Q(root__isnull=False), name="run_root_ix"),
         ]
         permissions = [
             ("cancel_run", "Can cancel a run"),
@@ -285,63 +312,9 @@ class ActionJournal(models.Model):
         return f"{self.tool} {self.state} {self.id}"
 
 
-class Attempt(models.Model):
-    """One try of one outside call. Written before the call; `outcome` is written once after it.
-
-    `lost_at` is set when the process that made the call is gone; the outcome may still arrive.
-    """
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="attempts")
-    turn = models.PositiveIntegerField()
-    action = models.ForeignKey(
-        ActionJournal, on_delete=models.PROTECT, null=True, related_name="attempts", db_index=False
-    )
-    kind = models.CharField(max_length=14, choices=_choices(AttemptKind))
-    n = models.PositiveSmallIntegerField()
-    fence = models.BigIntegerField()
-    worker = models.UUIDField()
-    idempotency_key = models.CharField(max_length=64, blank=True)
-    fingerprint = models.CharField(max_length=64, blank=True)
-    input_revision = models.BigIntegerField()
-    send_by = models.DateTimeField()
-    started_at = models.DateTimeField()
-    outcome = models.CharField(max_length=12, null=True, choices=_choices(OutcomeKind))
-    late = models.BooleanField(default=False)
-    result = models.JSONField(null=True)
-    error_class = models.CharField(max_length=80, blank=True)
-    detail = models.TextField(blank=True)
-    reference = models.CharField(max_length=200, blank=True)
-    usage = models.JSONField(null=True)
-    ended_at = models.DateTimeField(null=True)
-    lost_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [
-            _known("kind", AttemptKind, "attempt_kind_known"),
-            models.UniqueConstraint(
-                fields=["action", "kind", "n"],
-                condition=Q(action__isnull=False),
-                name="attempt_of_action",
-            ),
-            models.UniqueConstraint(
-                fields=["run", "turn", "kind", "n"],
-                condition=Q(action__isnull=True),
-                name="attempt_of_turn",
-            ),
-            models.CheckConstraint(
-                condition=Q(outcome__isnull=True, ended_at__isnull=True)
-                | Q(outcome__isnull=False, ended_at__isnull=False),
-                name="attempt_outcome_has_time",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.n} {self.outcome or 'open'}"
-
-
 from runs.access_models import ApiToken, IdempotencyRecord  # noqa: E402  (tables of this app)
 from runs.account_models import Evidence, Ledger  # noqa: E402
+from runs.attempt_models import Attempt  # noqa: E402
 from runs.control_models import (  # noqa: E402
     AuditAnchor,
     AuditEntry,

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 
 from agentcore.values import Json
 from approvals.errors import DecisionError
-from runs import sql
+from runs import prepared, sql
 from runs.access_models import IdempotencyRecord
 from runs.refusals import Refused
 from runs.selectors import BEGUN, Begun, database_clock
@@ -25,13 +26,24 @@ KEEP_FOR = timedelta(days=30)
 """How long a stored answer is given again."""
 
 
+class TokenFacts(NamedTuple):
+    """What a caller may do by its token, as it was read a moment ago. Lists as JSON text."""
+
+    sha256: str
+    tenant: str
+    name: str
+    scopes: str
+    agents: str
+
+
 @dataclass(frozen=True, slots=True)
 class Once:
     """The key of a request, what a repetition must equal, and how it is answered.
 
     `principal` and `route` bound the key: the same key of another caller is another request.
     `answer` makes HTTP status and body of what the use case did; it is called inside the
-    transaction.
+    transaction. `tenant`: that of the caller, if its webhook endpoints are to be looked for.
+    `token`: what the caller was remembered by, if it still has to be compared with what is stored.
     """
 
     principal: str
@@ -40,6 +52,8 @@ class Once:
     key: str
     body_sha256: str
     answer: Callable[[Any], tuple[int, Json]]
+    tenant: str = ""
+    token: TokenFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,10 @@ class Answer:
     body: Json
     run_id: str
     replayed: bool
+
+
+class TokenChanged(Exception):  # noqa: N818  (an answer, not a fault)
+    """The token of the caller is no longer what it was remembered as: nothing was written."""
 
 
 class KeyKnown(Exception):  # noqa: N818  (an answer, not a fault)
@@ -96,7 +114,7 @@ def answered_once(*, once: Once, act: Callable[[Guard], object]) -> Answer:
     """
     guard = Guard(once)
     try:
-        act(guard)
+        prepared.again(lambda: act(guard))
     except (KeyKnown, IntegrityError, Refused, DecisionError):
         stored = stored_answer(once=once)
         if stored is None:
@@ -127,28 +145,40 @@ def stored_answer(*, once: Once) -> Answer | None:
 
 
 _TAKE = f"""
-    SELECT pg_try_advisory_xact_lock(hashtextextended(%(name)s, 0)), EXISTS (
-        SELECT 1 FROM runs_idempotencyrecord WHERE principal = %(principal)s
-        AND method = %(method)s AND route = %(route)s AND key = %(key)s), {BEGUN}
+    SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0)), EXISTS (
+        SELECT 1 FROM runs_idempotencyrecord WHERE principal = %s
+        AND method = %s AND route = %s AND key = %s), {BEGUN}, {{listened}}, {{token}}
 """  # noqa: S608  (a text of ours)
+_LISTENED = """EXISTS (SELECT 1 FROM runs_webhookendpoint
+        WHERE tenant = %s AND deleted_at IS NULL AND disabled_at IS NULL)"""
+_USABLE = """EXISTS (SELECT 1 FROM runs_apitoken WHERE sha256 = %s AND tenant = %s AND name = %s
+        AND scopes = %s::jsonb AND agents = %s::jsonb AND revoked_at IS NULL
+        AND (expires_at IS NULL OR expires_at > clock_timestamp()))"""
+
+
+@cache
+def _take(*, listened: bool, token: bool) -> str:
+    return _TAKE.format(
+        listened=_LISTENED if listened else "true", token=_USABLE if token else "true"
+    )
 
 
 def take_key(*, once: Once) -> Begun:
     """Hold the key until the transaction ends. One statement, which also reads what else is needed.
 
-    Raises `KeyKnown` when an earlier request was answered, and `Refused` at once while another one
-    holds the key. One that was answered between the two looks is found by `store`.
+    Raises `KeyKnown` when an earlier request was answered, `TokenChanged`, and `Refused` at once
+    while another request holds the key. One that was answered between the two looks is found by
+    `store`.
     """
-    values = {
-        "principal": once.principal,
-        "method": once.method,
-        "route": once.route,
-        "key": once.key,
-    }
-    name = "\n".join(["idempotency", *values.values()])
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE, {**values, "name": name})
-        held, known, *rest = cursor.fetchone()
+    values = [once.principal, once.method, once.route, once.key]
+    name = "\n".join(["idempotency", *values])
+    asked = [name, *values, *([once.tenant] if once.tenant else [])]
+    if once.token is not None:
+        asked += once.token
+    statement = _take(listened=bool(once.tenant), token=once.token is not None)
+    held, known, now, controls, listened, usable = sql.row(statement, asked)
+    if not usable:
+        raise TokenChanged
     if known:
         raise KeyKnown
     if not held:
@@ -158,12 +188,13 @@ def take_key(*, once: Once) -> Begun:
             "the time in Retry-After.",
             retry_after=1,
         )
-    return Begun(*rest)
+    return Begun(now, controls, listened)
 
 
 def store(*, once: Once, status: int, body: Json, run_id: UUID | None, now: datetime) -> None:
     """Write the answer into the open transaction. Raises IntegrityError for a key in use."""
-    row = IdempotencyRecord(
+    row = sql.new(
+        IdempotencyRecord,
         principal=once.principal,
         method=once.method,
         route=once.route,

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from agentcore.canonical import clean_text, sha256_hex
+from agentcore.children import effects_in, uncertain_in
 from agentcore.claims import Effect, shown_in, words_of
 from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState
@@ -16,7 +17,7 @@ from runs.account_models import Evidence
 from runs.agents import get_agent
 from runs.models import ActionJournal, Callback, Run
 from runs.transitions import Draft, locked_run
-from runs.view import View, is_write, spec_of
+from runs.view import View, is_child, is_write, spec_of
 from tools import registry
 from tools.limits import run_limited
 
@@ -39,11 +40,15 @@ def business_outcome(view: View, output: dict[str, Json] | None = None) -> str:
             return said
     if any(is_write(action) for action in view.in_state(A.ABANDONED)):
         return UNCERTAIN
+    of_children = [action.result for action in view.actions if is_child(action)]
+    if any(uncertain_in(result) for result in of_children):
+        return UNCERTAIN
     made = [action for action in view.in_state(A.SUCCEEDED) if is_write(action)]
     accepted = [action for action in made if _only_accepted(action)]
     if accepted:
         return _later_word(accepted)
-    return EFFECT_MADE if made else NO_EFFECT
+    by_others = any(effects_in(result) for result in of_children)
+    return EFFECT_MADE if made or by_others else NO_EFFECT
 
 
 def _later_word(accepted: Sequence[ActionJournal], heard: Mapping[UUID, str] | None = None) -> str:
@@ -77,16 +82,35 @@ def _only_accepted(action: ActionJournal) -> bool:
 
 
 def effects(view: View) -> list[Effect]:
-    """The writes that the agent may make, and whether this run has made them."""
-    made = {action.tool for action in view.actions if _is_made(action)}
-    reads = [action.result for action in view.in_state(A.SUCCEEDED) if not is_write(action)]
+    """The writes that the agent may make, itself or by the agents that it calls, and whether this
+    run or a child of it has made them.
+    """
+    rows = [action for action in view.actions if not is_child(action)]
+    made = {action.tool for action in rows if _is_made(action)}
+    for action in view.actions:
+        made |= {item["tool"] for item in effects_in(action.result) if is_child(action)}
+    reads = [row.result for row in rows if row.state == A.SUCCEEDED and not is_write(row)]
     found = []
-    for offered in view.agent.spec["tools"]:
-        spec = registry.get(offered["name"])
+    for name in _tools_of(view):
+        spec = registry.get(name)
         if spec is not None and spec.effect.is_write:
             words = words_of(spec.name, declared=spec.claims)
             found.append(Effect(spec.name, words, spec.name in made, shown_in(reads, words)))
     return found
+
+
+def _tools_of(view: View) -> list[str]:
+    """The tools that the agent is offered, and those of the agents below it."""
+    names = [offered["name"] for offered in view.agent.spec["tools"]]
+    waiting = [call["agent"] for call in view.agent.spec.get("calls") or ()]
+    known: set[str] = set()
+    while waiting:
+        agent = get_agent(waiting.pop())
+        if agent is not None and agent.name not in known:
+            known.add(agent.name)
+            names += agent.tools
+            waiting += [call.agent for call in agent.calls]
+    return list(dict.fromkeys(names))
 
 
 def _is_made(action: ActionJournal) -> bool:

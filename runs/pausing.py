@@ -87,7 +87,7 @@ def resume_run(
     """Let a suspended run go on, whatever suspended it, perhaps with other limits.
 
     Opens its own transaction. Raises `Run.DoesNotExist`, and `Refused` (run_terminal,
-    run_not_waiting, run_not_paused, revision_mismatch).
+    run_not_waiting, run_not_paused, run_is_child, revision_mismatch).
     """
     said = clean_text(reason.strip(), MAX_REASON)
     with locked_run(run_id, actor=actor, event="run.resumed", point="resume") as draft:
@@ -107,6 +107,12 @@ def _resume(draft: Draft, *, actor: str, reason: str, limits: NewLimits) -> None
     if run.state != RunState.SUSPENDED and not asked:
         raise Refused(code="run_not_paused", detail="The run is not paused: it goes on by itself.")
     changed = {name: value for name, value in asdict(limits).items() if value is not None}
+    if changed and run.parent_id is not None:
+        raise Refused(
+            code="run_is_child",
+            detail="A child run keeps the part of the budget that its parent gave it. Raise the "
+            f"limits of run_{run.parent_id.hex}, which may ask again.",
+        )
     draft.note(command="resume", by=actor, reason=reason, limits=changed)
     # What came before no longer counts as standing still: a person has looked at it.
     draft.set_run(pause_asked_by="", wake_at=draft.now, progress_from=run.turn, **changed)

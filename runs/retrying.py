@@ -71,6 +71,11 @@ def check_retryable(run_id: UUID) -> None:
             detail=f"Only a failed or incomplete run can be tried again, not one that is "
             f"{run.state.lower()}.",
         )
+    if run.parent_id is not None:
+        raise Refused(
+            code="run_not_retryable",
+            detail=f"run_{run.parent_id.hex} asked for it and has its outcome. Try that one again.",
+        )
     line = Run.objects.filter(retry_of_id=first_of(run), ended_at__isnull=True)
     open_one = line.values_list("id", flat=True).first()
     if open_one is not None:

@@ -27,10 +27,15 @@ def database_clock() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a transaction sees as it begins: the database clock, and the stamp of the controls."""
+    """What a transaction sees as it begins: the database clock, and the stamp of the controls.
+
+    `listened`: somebody may be told of what happens in it; False where the tenant has no live
+    webhook endpoint.
+    """
 
     now: datetime
     controls: UUID | None
+    listened: bool = True
 
 
 BEGUN = "clock_timestamp(), (SELECT stamp FROM runs_controls WHERE id = 1)"
@@ -87,10 +92,13 @@ class RunFacts:
 
     actions: list[ActionRow] = field(default_factory=list)
     usage: dict[str, int] = field(default_factory=dict)
+    children: list[UUID] = field(default_factory=list)
 
 
-def facts_of(*, run_ids: Sequence[UUID]) -> dict[UUID, RunFacts]:
-    """The facts of several runs with two queries; a run without any has empty facts."""
+def facts_of(*, run_ids: Sequence[UUID], parents: Sequence[UUID] = ()) -> dict[UUID, RunFacts]:
+    """The facts of several runs with two queries; a run without any has empty facts. `parents`:
+    those of them that have called other agents; a third query then names their children.
+    """
     facts: defaultdict[UUID, RunFacts] = defaultdict(RunFacts)
     actions = ActionJournal.objects.filter(run_id__in=run_ids).order_by(
         "run_id", "turn", "ordinal", "edit"
@@ -101,6 +109,11 @@ def facts_of(*, run_ids: Sequence[UUID]) -> dict[UUID, RunFacts]:
     calls = Attempt.objects.filter(run_id__in=run_ids, kind=AttemptKind.MODEL, usage__isnull=False)
     for run_id, usage in calls.values_list("run_id", "usage"):
         _add(facts[run_id].usage, usage or {})
+    rows = (
+        Run.objects.filter(parent_id__in=parents).order_by("id") if parents else Run.objects.none()
+    )
+    for parent_id, child_id in rows.values_list("parent_id", "id"):
+        facts[parent_id].children.append(child_id)
     return {run_id: facts[run_id] for run_id in run_ids}
 
 

@@ -11,7 +11,7 @@ from agentcore import failpoints
 from agentcore.values import Json
 from agentcore.version import CODE_VERSION
 from approvals.errors import DecisionError
-from runs import agents, dispatch, selectors, spending, sql, switches, transitions
+from runs import agents, dispatch, prepared, selectors, spending, sql, switches, transitions
 from runs.agents import AgentDeclaration, all_agents, get_agent
 from runs.approving import Decider, Decision, decide_approval
 from runs.callbacks import receive_callback
@@ -25,6 +25,7 @@ from runs.probing import ask_probe
 from runs.reconciliations import record_verdict
 from runs.refusals import FieldError, Refused, invalid
 from runs.retrying import Retried, retry_request
+from runs.selectors import Begun
 from runs.sessions import create_session, delete_session, join_session
 from runs.standing import grant_standing, revoke_standing
 from runs.starting import Caller, StartRun, limits_of, validated_input
@@ -75,7 +76,7 @@ def start_run(*, caller: Caller, request: StartRun, within: Within | None = None
     sweep finds the run.
     """
     try:
-        run = _start(caller, request, within)
+        run = prepared.again(lambda: _start(caller, request, within))
     except IntegrityError as error:
         if not agents.is_unknown_version(error):
             raise _conflict(caller, request, error) from error
@@ -113,11 +114,11 @@ def _start(caller: Caller, request: StartRun, within: Within | None) -> Run:
     with transaction.atomic(durable=True):
         begun = within.begin() if within else selectors.begun()
         switches.refuse_start(request.agent, stamp=begun.controls)
-        with sql.in_one_go():
-            run = _create(caller, request, prepared, now=begun.now)
+        with sql.in_one_go(commit=True):
+            run = _create(caller, request, prepared, begun=begun)
             if within:
                 within.end(run, run_id=run.id)
-        failpoints.hit("start_run.before_commit")
+            failpoints.hit("start_run.before_commit")
     return run
 
 
@@ -162,13 +163,15 @@ def _check_price(version: AgentVersion) -> None:
         raise invalid("/budget/max_cost", "no_price", f"there is no price for the model {model}.")
 
 
-def _create(caller: Caller, request: StartRun, prepared: _Prepared, *, now: datetime) -> Run:
+def _create(caller: Caller, request: StartRun, prepared: _Prepared, *, begun: Begun) -> Run:
     """Insert the run and event 1 in the open transaction, and hint after its commit."""
+    now = begun.now
     limits = limits_of(budget=prepared.agent.budget, request=request, now=now)
     wake_at = _begins(caller, request, now=now, deadline=limits.deadline_at)
-    run = Run(
+    run = sql.new(
+        Run,
         tenant=caller.tenant,
-        agent_version=prepared.version,
+        agent_version_id=prepared.version.id,
         principal=caller.principal,
         scopes=list(caller.scopes),
         on_behalf_of=request.on_behalf_of,
@@ -191,7 +194,8 @@ def _create(caller: Caller, request: StartRun, prepared: _Prepared, *, now: date
         code_version=CODE_VERSION,
         created_at=now,
     )
-    transitions.create_run(run, actor=caller.principal)
+    run.agent_version = prepared.version  # at hand for the answer
+    transitions.create_run(run, actor=caller.principal, listened=begun.listened)
     if wake_at <= now:
         dispatch.hint_on_commit(run)
     return run

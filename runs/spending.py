@@ -88,6 +88,19 @@ def settle(
     _settle(draft, attempt, reserved, actual, price)
 
 
+def lend(draft: Draft, *, tokens: int, cost: int) -> None:
+    """Draft that a child run gets a slice: held in the sums of its parent, as a call would be."""
+    held = Spend(input=tokens, cost=cost)
+    _book(draft, account_of(draft.run).reserve(held), note="lent")
+
+
+def take_back(draft: Draft, *, lent: tuple[int, int], used: tuple[int, int]) -> None:
+    """Draft what a child's slice came to, once. Both as (tokens, micros)."""
+    reserved, actual = (Spend(input=tokens, cost=cost) for tokens, cost in (lent, used))
+    account = account_of(draft.run).settle(reserved=reserved, actual=actual)
+    _book(draft, account, note="returned")
+
+
 def settle_lost(draft: Draft, *, attempts: Sequence[Attempt]) -> None:
     """Draft the settlement of calls whose process is gone: they may have been paid."""
     ids = [attempt.id for attempt in attempts]

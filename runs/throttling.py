@@ -82,8 +82,10 @@ def _counted_in(view: View, row: models.Model) -> list[str]:
     """The buckets of a call that this draft starts already."""
     if not isinstance(row, Attempt):
         return []
-    action = next((item for item in view.actions if item.id == row.action_id), None)
-    downstream = model_downstream(view) if action is None else downstream_of(action)
+    if row.action_id is None:
+        downstream = model_downstream(view)
+    else:
+        downstream = downstream_of(view.action(row.action_id))
     return [bucket.name for bucket in _buckets(view, downstream)]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import models, transaction
+from django.db import connection, models, transaction
 
 from agentcore import failpoints, lifecycle
 from agentcore.ids import new_id
@@ -30,6 +30,7 @@ from agentcore.lifecycle import (
 from runs import sql
 from runs.announcing import announce
 from runs.at_once import together
+from runs.dispatch import hint_on_commit
 from runs.event_rows import event_of
 from runs.models import ActionJournal, Attempt, Event, Run, Turn
 
@@ -203,14 +204,17 @@ class Draft:
 def lock_run(run_id: UUID) -> tuple[Run, datetime]:
     """The run row, locked, and the database clock. Raises `Run.DoesNotExist`."""
     # The clock is read outside the locking query: inside it could be read before a wait.
-    rows = Run.objects.raw(
-        "WITH locked AS MATERIALIZED (SELECT * FROM runs_run WHERE id = %s FOR NO KEY UPDATE)"
-        " SELECT *, clock_timestamp() AS db_now FROM locked",
-        [run_id],
-    )
-    for run in rows:
-        return run, run.db_now  # type: ignore[attr-defined]
-    raise Run.DoesNotExist(f"no run {run_id}")
+    columns = sql.columns_of(Run)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH locked AS MATERIALIZED (SELECT {columns} FROM runs_run WHERE id = %s"  # noqa: S608
+            " FOR NO KEY UPDATE) SELECT *, clock_timestamp() FROM locked",
+            [run_id],
+        )
+        found = cursor.fetchone()
+    if found is None:
+        raise Run.DoesNotExist(f"no run {run_id}")
+    return sql.row_of(Run, found[:-1]), found[-1]
 
 
 def write_rows(draft: Draft, *, after: Draft | None = None) -> None:
@@ -263,6 +267,7 @@ def write_at_once(run: Run, *drafts: Draft, actor: str, held: dict[str, Any]) ->
         return None
     if end.event is not None:
         announce(run, end.event)
+    _tell_parent(run, end, actor=actor)
     return end
 
 
@@ -279,6 +284,7 @@ def finish(run: Run, *drafts: Draft, actor: str) -> None:
     end.carry(run)
     if end.event is not None:
         announce(run, end.event)
+    _tell_parent(run, end, actor=actor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +315,21 @@ def _end_of(run: Run, drafts: Sequence[Draft], actor: str) -> RunEnd:
         event = event_of(run, drafts, actor=actor, data={"transitions": moves, **notes})
         sets.update(event_seq=event.seq, event_head=event.hash)
     return RunEnd(sets, event)
+
+
+def _tell_parent(run: Run, end: RunEnd, *, actor: str) -> None:
+    """In the transaction that ends a child: its parent is due, and what was planned for it stale.
+
+    The only place that locks two runs, always the child first. An error of the broker is none here.
+    """
+    if run.parent_id is None or "ended_at" not in end.sets:
+        return
+    parent, now = lock_run(run.parent_id)
+    draft = Draft(run=parent, now=now, event="run.child_ended", named=True)
+    draft.log(object="child", id=str(run.id), to=end.sets["state"], cause="its run ended")
+    draft.set_run(wake_at=now, hinted_at=None)
+    finish(parent, draft, actor=actor)
+    hint_on_commit(parent)
 
 
 _RUN_PAIRS = lifecycle.run_pairs()
@@ -351,11 +372,14 @@ def settle_revisions(*drafts: Draft) -> None:
             draft.actions[action_id].revision += 1
 
 
-def create_run(run: Run, *, actor: str) -> None:
-    """Insert a new run and its first event, inside the caller's transaction."""
+def create_run(run: Run, *, actor: str, listened: bool = True) -> None:
+    """Insert a new run and its first event, inside the caller's transaction.
+
+    Not `listened`: it was seen that the tenant has no webhook endpoint.
+    """
     draft = Draft(run=run, now=run.created_at, event="run.created")
     draft.log(object="run", id=str(run.id), to=RunState.QUEUED, cause="requested", **{"from": None})
     event = event_of(run, (draft,), actor=actor, data={"transitions": draft.transitions})
     run.revision, run.event_seq, run.event_head = run.revision + 1, event.seq, event.hash
     sql.insert([run], [event])
-    announce(run, event)
+    announce(run, event, listened=listened)

@@ -10,21 +10,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from uuid import UUID
 
-from django.db.models import Q
+from django.db import connection
 
-from agentcore.context import ContextPack, Exchange
+from agentcore.children import CONTRACT
+from agentcore.context import ContextPack
 from agentcore.decisions import ParsedReply, ReplyFailure
 from agentcore.lifecycle import ACTION_OPEN, ACTION_TERMINAL, ActionState
 from agentcore.llm.base import ModelFailure
 from agentcore.throttle import Held
 from agentcore.values import AttemptKind, Effect
 from approvals.models import Approval
-from runs import controls
+from runs import controls, sql
 from runs.account_models import Ledger
 from runs.controls import Snapshot
 from runs.fleet_models import KeyOwner
+from runs.history import History, is_settled, is_strange
 from runs.models import ActionJournal, AgentVersion, Attempt, Run, Turn
 from tools import clock, registry
 from tools.invocation import Judgement
@@ -33,7 +36,9 @@ from tools.spec import ToolSpec
 
 @dataclass
 class View:
-    """One run in memory. `actions` are all of the run, by turn and ordinal."""
+    """One run in memory. `actions` are all of the run, by turn and ordinal; of `turns` the manifest
+    and what is only shown to people may still lie in the database, save for the last one.
+    """
 
     run: Run
     agent: AgentVersion
@@ -42,12 +47,12 @@ class View:
     attempts: list[Attempt]
     approvals: dict[UUID, Approval]
     read_at: datetime
+    history: History = field(default_factory=History)
     read_local: float = field(default_factory=clock.now)
     owners: dict[tuple[str, str], tuple[KeyOwner | None, int]] = field(default_factory=dict)
     reserved: dict[UUID, Ledger] = field(default_factory=dict)  # by attempt, of this drive
     trusting: bool = True  # nothing planned from it was refused yet
     judgements: dict[UUID, Judgement] = field(default_factory=dict)
-    exchanges: dict[int, Exchange] = field(default_factory=dict)  # by turn, finished ones
     pack: ContextPack | None = None
     held: dict[UUID, Held] = field(default_factory=dict)  # actions that a limit lets wait
     reply: ParsedReply | ReplyFailure | ModelFailure | None = None
@@ -57,6 +62,24 @@ class View:
     def controls(self) -> Snapshot:
         """What operators have set, read when it is first asked for."""
         return controls.read()
+
+    @cached_property
+    def root(self) -> Run:
+        """The run that somebody asked for: this one, or that above all its parents."""
+        return self.run if self.run.root_id is None else Run.objects.get(pk=self.run.root_id)
+
+    @cached_property
+    def from_strangers(self) -> bool:
+        """Whether a model that asked for this run, or for one above it, had read what strangers
+        wrote."""
+        run = self.run
+        while run.parent_id is not None and run.parent_action is not None:
+            asked = ActionJournal.objects.get(pk=run.parent_action)
+            before = ActionJournal.objects.filter(run_id=run.parent_id, turn__lt=asked.turn)
+            if any(is_strange(row) for row in before):
+                return True
+            run = Run.objects.get(pk=run.parent_id)
+        return False
 
     @property
     def now(self) -> datetime:
@@ -69,18 +92,43 @@ class View:
 
     @property
     def turn_actions(self) -> list[ActionJournal]:
-        return [action for action in self.actions if action.turn == self.run.turn]
+        return [action for action in self.recent if action.turn == self.run.turn]
 
     @property
     def open_actions(self) -> list[ActionJournal]:
-        return [action for action in self.actions if action.state in ACTION_OPEN]
+        return [action for action in self.recent if action.state in ACTION_OPEN]
 
     @property
     def live_actions(self) -> list[ActionJournal]:
-        return [action for action in self.actions if action.state not in ACTION_TERMINAL]
+        return [action for action in self.recent if action.state not in ACTION_TERMINAL]
+
+    @property
+    def recent(self) -> list[ActionJournal]:
+        """The actions of the turn under way and all that may still change. Most questions are about
+        these, and a long run has few of them."""
+        return self.actions[len(self.history.actions) :]
 
     def in_state(self, *states: ActionState) -> list[ActionJournal]:
-        return [action for action in self.actions if action.state in states]
+        rows = self.actions if ACTION_TERMINAL.intersection(states) else self.recent
+        return [action for action in rows if action.state in states]
+
+    def action(self, action_id: UUID) -> ActionJournal:
+        """One of the run's actions, most likely a recent one. Raises LookupError."""
+        for row in reversed(self.actions):
+            if row.id == action_id:
+                return row
+        raise LookupError(f"run {self.run.id} has no action {action_id}")
+
+    def settle(self) -> None:
+        """What has been committed by now is history, as far as it is settled."""
+        known, turn = self.history, self.run.turn
+        moving = (row.turn for row in self.recent if not is_settled(row, turn=turn))
+        end = min(next(moving, turn), turn)
+        rows = self.turns[len(known.turns) :]
+        turns = [*takewhile(lambda row: row.number < end and row.decision, rows)]
+        if turns:
+            through = turns[-1].number
+            known.add(turns, [row for row in self.recent if row.turn <= through], through=through)
 
     def attempts_of(
         self, action: ActionJournal | None, kind: AttemptKind = AttemptKind.TOOL
@@ -108,37 +156,61 @@ class Seen:
     local: float
 
 
-def load_view(run_id: UUID, *, seen: Seen | None = None) -> View:
-    """Read one run whole. The run row first: a change after it is caught by its revision.
+def load_view(run_id: UUID, *, seen: Seen | None = None, history: History | None = None) -> View:
+    """Read one run. The run row first: a change after it is caught by its revision.
 
-    `seen` is the row itself, when it was read a moment ago.
+    `seen` is the row itself, when it was read a moment ago; `history` what is known of the run
+    already, and not read again.
     """
     seen = seen or _see(run_id)
+    known = history or History()
     begun = seen.run.turn > 0  # before its first turn there is nothing else of a run
-    actions = _actions(run_id) if begun else []
-    return View(
+    actions = _actions(run_id, known.through) if begun else []
+    view = View(
         run=seen.run,
         agent=_agent(seen.run.agent_version_id),
-        turns=list(Turn.objects.filter(run_id=run_id).order_by("number")) if begun else [],
-        actions=actions,
+        turns=[*known.turns, *_turns(seen.run, known.through)] if begun else [],
+        actions=[*known.actions, *actions],
         attempts=_relevant_attempts(seen.run, actions) if begun else [],
         approvals=_approvals(actions),
         read_at=seen.at,
         read_local=seen.local,
+        history=known,
     )
+    view.settle()
+    return view
 
 
 def _see(run_id: UUID) -> Seen:
     local = clock.now()  # before the reading: what is planned with it is rather late than early
-    run = Run.objects.raw(
-        "SELECT *, clock_timestamp() AS db_now FROM runs_run WHERE id = %s", [run_id]
-    )[0]
-    return Seen(run, run.db_now, local)  # type: ignore[attr-defined]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {sql.columns_of(Run)}, clock_timestamp() FROM runs_run WHERE id = %s",  # noqa: S608
+            [run_id],
+        )
+        found = cursor.fetchone()
+    if found is None:
+        raise Run.DoesNotExist(f"no run {run_id}")
+    return Seen(sql.row_of(Run, found[:-1]), found[-1], local)
 
 
-def _actions(run_id: UUID) -> list[ActionJournal]:
-    rows = ActionJournal.objects.filter(run_id=run_id)
-    return list(rows.order_by("turn", "ordinal", "edit"))
+def _turns(run: Run, known: int) -> list[Turn]:
+    """The turns after `known`. Of many, only the last with its manifest, which is most of a row."""
+    rest = "WHERE run_id = %s AND number > %s AND number <= %s ORDER BY number"
+    if run.turn - known <= WHOLE:
+        return sql.select(Turn, rest, [run.id, known, run.turn])
+    shown = ("manifest", "usage")
+    old = sql.select(Turn, rest, [run.id, known, run.turn - 1], without=shown)
+    return [*old, *_turns(run, run.turn - 1)]
+
+
+WHOLE = 8
+"""Turns that are read with all their columns; a second query costs more than it saves."""
+
+
+def _actions(run_id: UUID, known: int) -> list[ActionJournal]:
+    rest = "WHERE run_id = %s AND turn > %s ORDER BY turn, ordinal, edit"
+    return sql.select(ActionJournal, rest, [run_id, known])
 
 
 @lru_cache(maxsize=256)
@@ -150,10 +222,8 @@ def _agent(version_id: UUID) -> AgentVersion:
 def _relevant_attempts(run: Run, actions: Iterable[ActionJournal]) -> list[Attempt]:
     """Those of the current turn, of live actions, and the checks of finished effects."""
     live = [action.id for action in actions if action.state not in ACTION_TERMINAL]
-    wanted = Q(turn=run.turn) | Q(kind=AttemptKind.POSTCONDITION)
-    if live:
-        wanted |= Q(action_id__in=live)
-    return list(Attempt.objects.filter(wanted, run_id=run.id).order_by("n", "id"))
+    rest = "WHERE run_id = %s AND (turn = %s OR kind = %s OR action_id = ANY(%s)) ORDER BY n, id"
+    return sql.select(Attempt, rest, [run.id, run.turn, AttemptKind.POSTCONDITION.value, live])
 
 
 def _approvals(actions: Iterable[ActionJournal]) -> dict[UUID, Approval]:
@@ -169,6 +239,11 @@ def spec_of(action: ActionJournal | Approval) -> ToolSpec | None:
     """The tool as it is registered now, if it still has the version the action was decided for."""
     spec = registry.get(action.tool)
     return spec if spec is not None and spec.version == action.tool_version else None
+
+
+def is_child(action: ActionJournal) -> bool:
+    """Whether the action is a run of another agent."""
+    return action.contract == CONTRACT
 
 
 def is_write(action: ActionJournal) -> bool:

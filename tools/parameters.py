@@ -78,6 +78,20 @@ def read_signature(function: Callable[..., Any]) -> Parameters:
     return Parameters(model, schema, text, described, _result_type(hints.get("return", Any)), ())
 
 
+def strict_parameters(
+    model: type[BaseModel],
+) -> tuple[dict[str, Json], tuple[Problem, ...]]:
+    """The strict schema of a model that is used as it is; with problems an empty one."""
+    try:
+        nullable, found = _nullable_defaults(model)
+        schema, refused = strict_schema(
+            model.model_json_schema(), nullable=nullable, descriptions={}
+        )
+    except _NO_SCHEMA as exc:
+        return {}, (Problem("E008", f"no schema for the input: {str(exc).splitlines()[0]}"),)
+    return schema, (*found, *refused)
+
+
 def _broken(function: Callable[..., Any], problems: list[Problem]) -> Parameters:
     model = create_model(f"{function.__name__}_parameters", __config__=_CONFIG)
     empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}

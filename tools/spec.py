@@ -129,6 +129,7 @@ class ToolSpec:
     claims: tuple[str, ...] = ()  # words by which an answer says that this write was made
     untrusted: bool = False  # its results hold what strangers wrote: later writes are asked
     downstream: str = ""  # what it calls, for limits; empty: it is counted by its own name
+    agent: str = ""  # name of the agent whose run a call is; made by the runtime, not by `tool`
     problems: tuple[Problem, ...] = field(default=())
 
     @property
@@ -176,6 +177,7 @@ class ToolSpec:
             "claims": list(self.claims),
             "function": self.wire(),
             **({"untrusted": True} if self.untrusted else {}),
+            **({"agent": self.agent} if self.agent else {}),
         }
 
 

@@ -1,4 +1,4 @@
-"""The tool of the workload: a write under a key, done at once."""
+"""The tool of the workload: a write under a key, done at once; and a read with a long answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from bench.stub.texts import TEXTS
+from bench.stub.texts import TEXTS, words
 from tools import Effect, Key, ToolContext, tool
 
 Account = Annotated[str, Field(pattern=r"^[0-9a-z]{1,40}$")]
@@ -42,3 +42,21 @@ def transfer(
     if wait:
         time.sleep(wait / 1000)
     return Transferred(ok=True, output=TEXTS[number % len(TEXTS)] + memo)
+
+
+class Page(BaseModel):
+    """A text of some length."""
+
+    text: str
+
+
+@tool(effect=Effect.READ)
+def read_page(ctx: ToolContext, number: int, size: int) -> Page:
+    """Read a page.
+
+    Args:
+        number: which.
+        size: how many characters it has, about.
+    """
+    assert ctx.tenant
+    return Page(text=words(number, size))

@@ -15,7 +15,7 @@ class StubModel:
     """Asks for one transfer a turn, and gives a final answer in the last.
 
     The run's input says how many turns (`turns`) and how many milliseconds a model call (`wait`)
-    and a tool call (`tool_wait`) take.
+    and a tool call (`tool_wait`) take; with `page` (characters) pages are read instead.
     """
 
     def create(
@@ -74,17 +74,23 @@ def _message(done: int) -> dict[str, Json]:
 
 
 def _call(asked: dict[str, Json], done: int) -> dict[str, Json]:
-    arguments = {
-        "account": asked.get("account", "main"),
-        "number": done,
-        "memo": TEXTS[done % len(TEXTS)][:40],
-        "wait": asked.get("tool_wait", 0),
-    }
+    name, arguments = _transfer(asked, done)
+    if "page" in asked:
+        name, arguments = "stub__read_page", {"number": done, "size": asked["page"]}
     return {
         "type": "function_call",
         "id": f"fc_{done}",
         "call_id": f"call_{done}",
-        "name": "stub__transfer",
+        "name": name,
         "arguments": json.dumps(arguments),
         "status": "completed",
+    }
+
+
+def _transfer(asked: dict[str, Json], done: int) -> tuple[str, dict[str, Json]]:
+    return "stub__transfer", {
+        "account": asked.get("account", "main"),
+        "number": done,
+        "memo": TEXTS[done % len(TEXTS)][:40],
+        "wait": asked.get("tool_wait", 0),
     }

@@ -19,6 +19,17 @@ def _made(seed: int) -> str:
 TEXTS = tuple(_made(seed) for seed in range(32))
 
 
+def words(seed: int, size: int) -> str:
+    """About `size` characters of random words, which compress no better than prose."""
+    chosen = random.Random(seed)  # noqa: S311
+    return " ".join(_word(chosen) for _ in range(size // 6))
+
+
+def _word(chosen: random.Random) -> str:
+    letters = "etaoinshrdlucmfwypvbgk"
+    return "".join(chosen.choice(letters) for _ in range(chosen.randint(2, 8)))
+
+
 def decision(*, run: str, turn: int, turns: int) -> dict[str, Any]:
     """What the model of the floors says in turn `turn` (from 0) of `turns`."""
     text = TEXTS[turn % len(TEXTS)]

@@ -14,12 +14,28 @@ from typing import Any
 from django.db import OperationalError
 from django.db.backends.postgresql import base
 
+from config.pooled.begin import Connection, Cursor
+
 SPARE = 2
 """Connections that may break while they are looked at, beyond those that lie in the pool."""
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """PostgreSQL through a pool. Set CONN_HEALTH_CHECKS to False: the test is made here."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        pool = self.settings_dict["OPTIONS"].get("pool")
+        if isinstance(pool, dict):
+            pool.setdefault("connection_class", Connection)
+
+    def get_connection_params(self) -> dict[str, Any]:
+        """Django's, with our cursor."""
+        return {**super().get_connection_params(), "cursor_factory": Cursor}
+
+    def _set_autocommit(self, autocommit: bool) -> None:
+        if self.connection.autocommit != autocommit:  # a connection of the pool has it on
+            super()._set_autocommit(autocommit)  # type: ignore[misc]
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """A connection whose server has not hung up. Raises OperationalError."""

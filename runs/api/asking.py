@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.http import HttpResponse
 from pydantic import BaseModel, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +17,7 @@ from rest_framework.response import Response
 from agentcore.values import Json
 from runs import listing
 from runs.api import idempotency
-from runs.api.auth import caller_of
+from runs.api.auth import caller_of, user_of
 from runs.api.ids import parse_id
 from runs.api.pagination import Page, invalid_query, page_of, refuse_unknown
 from runs.api.schemas import time_in
@@ -162,7 +164,8 @@ def once_of(
     request: Request, *, route: str, answer: Callable[[Any], tuple[int, Json]], key: str = ""
 ) -> Once:
     """The key of this request, bound to its caller, `route` and body."""
-    caller: Caller = caller_of(request)
+    user = user_of(request)
+    caller: Caller = user.caller
     return Once(
         principal=f"{caller.tenant}/{caller.principal}",
         method=request.method or "",
@@ -170,6 +173,8 @@ def once_of(
         key=key or idempotency.key_of(request),
         body_sha256=idempotency.body_sha256(request.data),
         answer=answer,
+        tenant=caller.tenant,
+        token=user.remembered_by,
     )
 
 
@@ -182,3 +187,13 @@ def respond(answer: Answer, **headers: str) -> Response:
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"
     return Response(answer.body, status=answer.status, headers=headers)
+
+
+def respond_at_once(answer: Answer, **headers: str) -> HttpResponse:
+    """As `respond`, written here instead of by a renderer: a twentieth of the time of a start."""
+    if answer.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    text = json.dumps(answer.body, ensure_ascii=False, separators=(",", ":"))
+    return HttpResponse(
+        text, status=answer.status, content_type="application/json", headers=headers
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import connection
 from django.db.models import Q
@@ -19,6 +18,7 @@ from runs.access_models import ApiToken
 from runs.approving import PERMISSION as DECIDE
 from runs.approving import Decider
 from runs.deciding import EDIT
+from runs.once import TokenFacts
 from runs.reconciliations import PERMISSION as RECONCILE
 from runs.refusals import Refused
 from runs.rights import TOKEN_PERMISSIONS
@@ -88,23 +88,24 @@ class ApiUser:
 
     is_authenticated = True
 
-    def __init__(self, caller: Caller, decider: Decider, token_id: UUID | None = None) -> None:
+    def __init__(
+        self, caller: Caller, decider: Decider, remembered_by: TokenFacts | None = None
+    ) -> None:
         self.caller = caller
         self.decider = decider
-        self.token_id = token_id
+        self.remembered_by = remembered_by
 
 
 class TokenAuthentication(BaseAuthentication):
     """`Authorization: Bearer agc_…`. A token acts for its tenant, under its name."""
 
-    def authenticate(self, request: Request) -> tuple[ApiUser, ApiToken] | None:
-        header = request.META.get("HTTP_AUTHORIZATION", "")
-        scheme, _, secret = header.partition(" ")
-        if not header:
-            return None
-        if scheme.lower() != "bearer" or not secret.strip():
-            raise AuthenticationFailed("Send the token as: Authorization: Bearer <token>.")
-        token = live_token(secret.strip())
+    def authenticate(self, request: Request) -> tuple[ApiUser, Any] | None:
+        secret = _secret_of(request)
+        return None if secret is None else self.user_of(secret)
+
+    def user_of(self, secret: str) -> tuple[ApiUser, Any]:
+        """Who has this secret. Raises `AuthenticationFailed`."""
+        token = live_token(token_hash(secret))
         return api_user(token), token
 
     def authenticate_header(self, request: Request) -> str:  # noqa: ARG002
@@ -120,7 +121,7 @@ def api_user(token: ApiToken) -> ApiUser:
         permissions=frozenset(p for scope, p in SCOPE_PERMISSIONS.items() if scope in scopes),
         roles=frozenset(s.removeprefix(ROLE) for s in scopes if s.startswith(ROLE)),
     )
-    return ApiUser(caller, decider, token.id)
+    return ApiUser(caller, decider)
 
 
 _COLUMNS = sql.columns_of(ApiToken)
@@ -136,12 +137,12 @@ def _find(sha256: str) -> tuple[ApiToken | None, Any]:
     return (None, None) if row is None else (sql.row_of(ApiToken, row[1:]), row[0])
 
 
-def live_token(secret: str) -> ApiToken:
-    """The usable token with this secret; raises `AuthenticationFailed` and says why.
+def live_token(sha256: str) -> ApiToken:
+    """The usable token with this hash; raises `AuthenticationFailed` and says why.
 
     Read for each request, so that a revoked token is refused at once.
     """
-    token, now = _find(token_hash(secret))
+    token, now = _find(sha256)
     if token is None:
         raise AuthenticationFailed("This token is not known. Check that it was copied whole.")
     if token.revoked_at is not None:
@@ -156,6 +157,18 @@ def live_token(secret: str) -> ApiToken:
         stale = Q(last_used_at__isnull=True) | Q(last_used_at__lte=now - TOUCH_EVERY)
         ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
     return token
+
+
+def _secret_of(request: Request) -> str | None:
+    """The bearer token of a request, or None without the header. Raises `AuthenticationFailed`."""
+    header = request.META.get("HTTP_AUTHORIZATION", "")
+    if not header:
+        return None
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise AuthenticationFailed("Send the token as: Authorization: Bearer <token>.")
+    found: str = secret.strip()
+    return found
 
 
 class StaffSession(BaseAuthentication):

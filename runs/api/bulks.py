@@ -91,8 +91,8 @@ class Bulk(Shape):
 BULK_ID = docs.id_in_path("operation_id", "bulk")
 
 
-def bulk_json(row: BulkOperation, token: str | None = None) -> dict[str, Any]:
-    """A bulk operation with its items."""
+def bulk_json(row: BulkOperation) -> dict[str, Any]:
+    """A bulk operation with its items, without what starts it."""
     items = [
         BulkItemShape(
             run=public_id("run", item.run_id),
@@ -114,7 +114,7 @@ def bulk_json(row: BulkOperation, token: str | None = None) -> dict[str, Any]:
         reason=row.reason or None,
         total=row.total,
         items=items,
-        confirm_token=token,
+        confirm_token=None,
         created_by=row.created_by,
         created_at=row.created_at,
         expires_at=row.expires_at,
@@ -159,12 +159,12 @@ class BulksView(ApiView):
         once = once_of(
             request,
             route="/api/v1/bulk_operations",
-            answer=lambda made: (201, bulk_json(made.operation, made.token)),
+            answer=lambda operation: (201, bulk_json(operation)),
         )
         asked = body_of(request, BulkCreate)
         wanted = _filter_of(asked.filter)
         bulk.check_narrow(wanted)
-        return answer_once(
+        response = answer_once(
             once,
             lambda guard: bulk.make_bulk(
                 caller=caller_of(request),
@@ -176,6 +176,11 @@ class BulksView(ApiView):
                 within=guard,
             ),
         )
+        body = response.data
+        if body["status"] == "ready" and body["confirm_token"] is None:  # stored nowhere
+            made = id_of("bulk", body["id"], what="bulk operation")
+            body["confirm_token"] = bulk.token_of(made)
+        return response
 
 
 class BulkView(ApiView):

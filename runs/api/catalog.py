@@ -145,7 +145,7 @@ def _agent_json(agent: AgentDeclaration, off: Switch | None) -> dict[str, Any]:
         name=agent.name,
         version=agent.version,
         model=agent.model,
-        tools=list(agent.tools),
+        tools=list(agent.tool_names),
         input_schema=agent.input_model.model_json_schema() if agent.input_model else None,
         output_schema=agent.output_model.model_json_schema() if agent.output_model else None,
         limits=AgentLimits(

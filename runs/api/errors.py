@@ -46,6 +46,7 @@ CODES: dict[str, tuple[int, str]] = {
     "nothing_higher": (409, "There is no higher group"),
     "resend_refused": (409, "The write may not be sent again"),
     "run_not_paused": (409, "The run is not paused"),
+    "run_is_child": (409, "The run keeps the limits that its parent gave it"),
     "run_not_retryable": (409, "The run cannot be retried"),
     "run_not_waiting": (409, "The run has ended or is stopping"),
     "run_terminal": (409, "The run has ended"),

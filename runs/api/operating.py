@@ -117,7 +117,10 @@ class ResumeView(ApiView):
         request=Resume,
         params=[docs.RUN_ID, docs.IF_MATCH],
         ok={200: (RunShape, "The run.")},
-        problems={**COMMAND_PROBLEMS, 409: "`run_terminal`, `run_not_waiting`, `run_not_paused`"},
+        problems={
+            **COMMAND_PROBLEMS,
+            409: "`run_terminal`, `run_not_waiting`, `run_not_paused`, `run_is_child`",
+        },
     )
     def post(self, request: Request, run_id: str) -> Response:
         no_parameters(request)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from agentcore.budgets import dollars
 from agentcore.lifecycle import ActionState, RunState, StopReason
+from agentcore.termination import MaxHandoffs
 from agentcore.values import Priority
 from runs import spending
 from runs.api import schemas
@@ -32,6 +33,7 @@ OBJECT_PREFIX = {
     "policy": "act",
     "approval": "appr",
     "attempt": "att",
+    "child": "run",
 }
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
@@ -64,6 +66,8 @@ def run_shape(run: Run, facts: RunFacts) -> schemas.Run:
         dry_run=run.dry_run,
         session=public_id("sess", run.session_id) if run.session_id else None,
         retry_of=public_id("run", run.retry_of_id) if run.retry_of_id else None,
+        parent=public_id("run", run.parent_id) if run.parent_id else None,
+        children=[public_id("run", child) for child in facts.children],
         dedupe_key=run.dedupe_key or None,
         metadata=run.metadata,
         revision=run.revision,
@@ -108,9 +112,9 @@ def _incomplete(
 ) -> schemas.IncompleteDetails | None:
     if state is not RunState.INCOMPLETE or stop is None:
         return None
-    reason = incomplete_reason(
-        stop_reason=stop, turns=run.turn, max_turns=run.max_turns, spent=_spent(run)
-    )
+    turns = run.turn + run.turns_lent
+    spent = "max_handoffs" if MaxHandoffs.what in run.reason else _spent(run)
+    reason = incomplete_reason(stop_reason=stop, turns=turns, max_turns=run.max_turns, spent=spent)
     return schemas.IncompleteDetails(reason=reason)
 
 
@@ -153,8 +157,8 @@ def _budget(run: Run) -> schemas.Budget:
             deadline_at=run.deadline_at,
         ),
         used=schemas.BudgetUsed(
-            turns=run.turn,
-            actions=run.actions_used,
+            turns=run.turn + run.turns_lent,
+            actions=run.actions_used + run.actions_lent,
             tokens=run.tokens_used,
             cost=dollars(run.cost_used),
         ),

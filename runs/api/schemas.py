@@ -190,7 +190,8 @@ class BudgetLimits(Shape):
 
 
 class BudgetUsed(Shape):
-    """`tokens` and `cost` as they were booked; what a call in flight may use is not in them."""
+    """`tokens` and `cost` as they were booked; what a call in flight may use is not in them. With
+    what children used; of turns and actions also what open ones hold."""
 
     turns: int
     actions: int
@@ -238,6 +239,8 @@ class Run(Shape):
     dry_run: bool = Field(description="True: no write of this run is executed.")
     session: str | None
     retry_of: str | None
+    parent: str | None = Field(description="The run that asked for this one, an agent for another.")
+    children: list[str] = Field(description="The runs that this one asked for, oldest first.")
     dedupe_key: str | None
     metadata: dict[str, str]
     revision: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from pydantic import Field
@@ -28,6 +29,7 @@ from runs.api.asking import (
     number_of,
     once_of,
     page_and,
+    respond_at_once,
     run_or_404,
     text_of,
     words,
@@ -36,12 +38,13 @@ from runs.api.auth import caller_of
 from runs.api.base import ApiView, trace_id_of
 from runs.api.ids import parse_id
 from runs.api.pagination import cursor_of, list_json
+from runs.api.remembering import RemembersCallers
 from runs.api.schemas import Reason, RunCreate, RunList
 from runs.api.schemas import Run as RunShape
+from runs.api.started import started_json
 from runs.api.status import STATUSES
 from runs.listing import HAS, RunFilter
 from runs.models import Run
-from runs.selectors import RunFacts
 from runs.starting import BudgetRequest, StartRun
 
 ETAG = docs.header("ETag", '`"rev-N"`, N the revision of the run.', 200)
@@ -50,6 +53,7 @@ FILTERS = [
     docs.query("agent", "Names of agents, with commas."),
     docs.query("has", f"Of: {', '.join(HAS)}: only runs with such an action."),
     docs.query("session", "Only runs of this session."),
+    docs.query("parent", "Only runs that this run asked for."),
     docs.query("dedupe_key", "Only runs with this business key."),
     docs.query(
         "created_at__gte", "Not older than this.", {"type": "string", "format": "date-time"}
@@ -67,7 +71,7 @@ class CancelledRun(RunShape):
     )
 
 
-class RunsView(ApiView):
+class RunsView(RemembersCallers):
     """`/runs`"""
 
     scopes = {"GET": "runs:read", "POST": "runs:write"}
@@ -89,21 +93,18 @@ class RunsView(ApiView):
             503: "`agent_paused`",
         },
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request) -> HttpResponse:
         no_parameters(request)
         once = once_of(
             request,
             route="/api/v1/runs",
-            answer=lambda run: (201, render.run_json(run, RunFacts())),
+            answer=lambda run: (201, started_json(run)),
         )
         asked = _start_request(body_of(request, RunCreate), trace_id_of(request))
         caller = caller_of(request)
-        response = answer_once(
-            once,
-            lambda guard: services.start_run(caller=caller, request=asked, within=guard),
-        )
-        response["Location"] = response.data["links"]["self"]
-        return response
+        answer = services.start_run_once(caller=caller, request=asked, once=once)
+        here: Any = answer.body
+        return respond_at_once(answer, Location=here["links"]["self"])
 
     @docs.operation(
         "list_runs",
@@ -131,6 +132,7 @@ def run_filter(request: Request) -> RunFilter:
         agents=names_of(request, "agent"),
         has=words(request, "has", tuple(HAS)),
         session=id_in_query(request, "session", "sess"),
+        parent=id_in_query(request, "parent", "run"),
         dedupe_key=text_of(request, "dedupe_key"),
         created_from=moment_of(request, "created_at__gte"),
         created_before=moment_of(request, "created_at__lt"),
@@ -139,7 +141,9 @@ def run_filter(request: Request) -> RunFilter:
 
 
 def runs_json(runs: list[Run]) -> list[dict[str, Any]]:
-    facts = selectors.facts_of(run_ids=[run.id for run in runs])
+    facts = selectors.facts_of(
+        run_ids=[run.id for run in runs], parents=[run.id for run in runs if run.handoffs_lent]
+    )
     return [render.run_json(run, facts[run.id]) for run in runs]
 
 

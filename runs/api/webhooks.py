@@ -26,6 +26,7 @@ from runs.api.base import ApiView
 from runs.api.ids import event_id, parse_id, public_id
 from runs.api.pagination import cursor_of, list_json
 from runs.api.schemas import ListShape, Question, Shape, example
+from runs.refusals import Refused
 from runs.rest_models import WebhookDelivery, WebhookEndpoint
 from runs.webhooks import endpoints
 from runs.webhooks.outbox import EVENT_TYPES
@@ -157,6 +158,20 @@ def delivery_json(row: WebhookDelivery) -> dict[str, Any]:
     return shape.model_dump(mode="json")
 
 
+class WholeTenantView(ApiView):
+    """Webhooks tell of the runs of every agent, so they are for callers of the whole tenant: a
+    token that is bound to some agents neither makes nor sees any of them."""
+
+    def check_permissions(self, request: Request) -> None:
+        super().check_permissions(request)
+        if caller_of(request).agents:
+            raise Refused(
+                code="agent_forbidden",
+                detail="Webhooks tell of the runs of every agent, and the token is for some only. "
+                "Use one that is bound to no agent.",
+            )
+
+
 ENDPOINT_ID = docs.id_in_path("endpoint_id", "whep")
 
 
@@ -166,7 +181,7 @@ def _found(row: WebhookEndpoint | None) -> WebhookEndpoint:
     return row
 
 
-class EndpointsView(ApiView):
+class EndpointsView(WholeTenantView):
     """`/webhook_endpoints`"""
 
     scopes = {"GET": "webhooks:read", "POST": "webhooks:write"}
@@ -209,7 +224,7 @@ class EndpointsView(ApiView):
         return Response(endpoint_json(row, secret=True), status=201)
 
 
-class EndpointView(ApiView):
+class EndpointView(WholeTenantView):
     """`/webhook_endpoints/{id}`"""
 
     scopes = {"GET": "webhooks:read", "PATCH": "webhooks:write", "DELETE": "webhooks:write"}
@@ -266,7 +281,7 @@ class EndpointView(ApiView):
         return Response(status=204)
 
 
-class RotateView(ApiView):
+class RotateView(WholeTenantView):
     """`/webhook_endpoints/{id}/rotate_secret`"""
 
     scopes = {"POST": "webhooks:write"}
@@ -288,7 +303,7 @@ class RotateView(ApiView):
         return Response(endpoint_json(_found(row), secret=True))
 
 
-class DeliveriesView(ApiView):
+class DeliveriesView(WholeTenantView):
     """`/webhook_deliveries`"""
 
     scopes = {"GET": "webhooks:read"}
@@ -329,7 +344,7 @@ def _newest_first(rows: Any, after: Any, limit: int) -> tuple[list[WebhookDelive
     return listing.page(rows.order_by("-created_at", "-id"), None, limit)
 
 
-class RedeliverView(ApiView):
+class RedeliverView(WholeTenantView):
     """`/webhook_deliveries/{id}/redeliver`"""
 
     scopes = {"POST": "webhooks:write"}

@@ -90,6 +90,7 @@ class Head:
     budgets: list[Budget]
     incidents: list[Incident]
     retried_by: list[Run]
+    children: list[Run]
 
     @property
     def is_over(self) -> bool:
@@ -114,7 +115,16 @@ def head_of(*, run: Run) -> Head:
         budgets=budgets_of(run),
         incidents=list(run.incidents.order_by("id")[:20]),
         retried_by=list(Run.objects.filter(retry_of_id=run.pk).order_by("id")[:10]),
+        children=children_of(run),
     )
+
+
+def children_of(run: Run) -> list[Run]:
+    """The runs that it asked other agents for, oldest first."""
+    if not run.handoffs_lent:
+        return []
+    rows = Run.objects.filter(parent_id=run.pk).select_related("agent_version")
+    return list(rows.order_by("id")[:MAX_ROWS])
 
 
 def _visited(run: Run) -> frozenset[str]:
@@ -139,8 +149,14 @@ def budgets_of(run: Run) -> list[Budget]:
     ended = run.ended_at
     most = int((run.deadline_at - run.created_at).total_seconds())
     return [
-        _budget("Turns", run.turn, run.max_turns, str, ""),
-        _budget("Actions", run.actions_used, run.max_actions, str, ""),
+        _budget("Turns", run.turn + run.turns_lent, run.max_turns, str, _lent(run.turns_lent)),
+        _budget(
+            "Actions",
+            run.actions_used + run.actions_lent,
+            run.max_actions,
+            str,
+            _lent(run.actions_lent),
+        ),
         _budget("Tokens", run.tokens_used, tokens, str, held),
         _budget("Cost", run.cost_used, cost, text.money, held_cost),
         *(
@@ -155,6 +171,10 @@ def _budget(name: str, used: int, limit: Any, words: Any, extra: str) -> Budget:
     most = int(limit) if isinstance(limit, int | float) else None
     of = f" of {words(most)}" if most is not None else ", no limit"
     return Budget(name, f"{words(used)}{of}{extra}", used, most)
+
+
+def _lent(amount: int) -> str:
+    return f", {amount} of them by other agents" if amount else ""
 
 
 def _seconds(value: int) -> str:

@@ -47,6 +47,11 @@ def explain(
         )
     if state is R.RECONCILING:
         return _reconciling(live, now)
+    if state is R.WAITING_CHILD and run.wake_at > now:
+        return Known(
+            "It waits for what it asked another agent to do.",
+            "That run ends, and a worker goes on with this one.",
+        )
     if state is R.RETRY_WAIT:
         return Known(
             f"The last try at {_word(run.resume_to)} failed and may be repeated"

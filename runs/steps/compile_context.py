@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from agentcore.budgets import CLOSING_OUTPUT, input_tokens, output_room
-from agentcore.compaction import boundary, summary
+from agentcore.compaction import boundary
 from agentcore.context import ContextError, Frame
 from agentcore.guardrails import Broken, Passed, Refused
 from agentcore.ids import new_id
@@ -69,7 +69,8 @@ def end(view: View, draft: Draft, stop: Stop) -> Answer:
     budget = view.agent.spec.get("budget") or {}
     draft.note(limit=stop.detail)
     extendable = stop.reason in (StopReason.BUDGET, StopReason.NO_PROGRESS)
-    if extendable and budget.get("on_exhausted") == "suspend":
+    whole = view.run.parent_id is None  # a child has a slice that nobody can extend
+    if extendable and whole and budget.get("on_exhausted") == "suspend":
         reason = f"{stop.reason}: {stop.detail}"
         draft.move_run(
             RunState.SUSPENDED, resume_to=RunState.COMPILING_CONTEXT, reason=reason, cause="limit"
@@ -136,13 +137,13 @@ def _shown(left: tuple[int | None, int | None]) -> str:
 def _frame(view: View, number: int, closing: str) -> Frame:
     """Everything that is decided about the request before it is built."""
     before = _compacted_before(view)
-    exchanges = contexts.exchanges_of(view, before=number, compacted_before=before)
+    exchanges = contexts.exchanges_of(view, before=number, since=before)
     policy = contexts.policy_of(view.agent.spec)
     earlier, left_out = contexts.choose_earlier(view)
     fixed = _fixed(view) + sum(run.size for run in contexts.earlier_of(earlier))
-    old = [exchange for exchange in exchanges if exchange.turn < before]
-    if old:
-        fixed += len(str(summary(exchanges=old, policy=policy)))
+    past = contexts.past_of(view, before=before) if before else None
+    if past is not None:
+        fixed += past.size
     force = bool(view.turns) and view.turns[-1].problem.startswith(TOO_LONG)
     edge = boundary(policy=policy, exchanges=exchanges, fixed=fixed, before=before, force=force)
     size = fixed + sum(exchange.size for exchange in exchanges if exchange.turn >= edge)
@@ -150,7 +151,7 @@ def _frame(view: View, number: int, closing: str) -> Frame:
     return Frame(
         task_state=_task_state(view),
         compacted_before=edge,
-        new_from=exchanges[-1].turn if exchanges else 0,
+        new_from=exchanges[-1].turn if exchanges else past.last if past else 0,
         max_output_tokens=_room(view, booked, closing=bool(closing)),
         input_tokens=booked,
         stream=settings.AGENTCORE_OPTIONS.stream,
@@ -196,8 +197,8 @@ def _task_state(view: View) -> dict[str, Any]:
     """What the model is told about its limits: words and numbers of the runtime only."""
     run = view.run
     state: dict[str, Any] = {
-        "turns_left": max(0, run.max_turns - limits.turns_used(view)),
-        "actions_left": max(0, run.max_actions - run.actions_used),
+        "turns_left": max(0, run.max_turns - limits.turns_used(view) - run.turns_lent),
+        "actions_left": max(0, run.max_actions - run.actions_used - run.actions_lent),
     }
     tokens, micros = spending.limits_of(run, view.agent.spec).left(spending.account_of(run))
     if tokens is not None:

@@ -10,12 +10,12 @@ from agentcore.lifecycle import ActionState, ApprovalState, RunState
 from agentcore.throttle import Held
 from agentcore.values import AttemptKind
 from approvals import records
-from runs import journal, throttling
+from runs import children, journal, throttling
 from runs.models import ActionJournal
 from runs.steps import asking, order, reconciling, starting
 from runs.steps.base import Answer, Call, Next, ToolRequest, Wait
 from runs.transitions import Draft
-from runs.view import View, is_write, spec_of
+from runs.view import View, is_child, is_write, spec_of
 
 A = ActionState
 
@@ -23,6 +23,7 @@ A = ActionState
 def plan(view: View, draft: Draft) -> Answer:
     """Draft the next calls of the turn, or where the run has to wait."""
     settle_lost(view, draft)
+    children.take(view, draft)
     if view.run.state == RunState.SUSPENDED:
         return reconciling.plan(view, draft)
     _expire(view, draft)
@@ -83,7 +84,7 @@ def _expire(view: View, draft: Draft) -> None:
 
 def _void_refused(view: View, draft: Draft) -> None:
     """The approval of an action that was refused at its start is of no use any more."""
-    for action in view.in_state(A.DENIED, A.VOIDED):
+    for action in view.in_state(A.DENIED, A.VOIDED) if view.approvals else ():
         approval = view.approval_of(action)
         if approval and approval.state in (ApprovalState.PENDING, ApprovalState.APPROVED):
             draft.also(partial(records.void, (approval.id,)))
@@ -101,6 +102,8 @@ def _reads_due(view: View, draft: Draft, *, room: int) -> list[ToolRequest]:
             if throttling.held_action(view, draft, action):
                 continue
             request = starting.start(view, draft, action)
+        elif is_child(action):
+            continue  # a run of its own: its end comes by itself
         elif action.state == A.RUNNING and order.retry_at(view, action, draft.now) <= draft.now:
             if throttling.held_action(view, draft, action):
                 continue
@@ -155,7 +158,7 @@ def _come_to_rest(view: View, draft: Draft) -> Answer:
             throttling.wait(draft, held[0])
         return Next()
     awaiting = view.in_state(A.AWAITING_APPROVAL)
-    running = view.in_state(A.RUNNING)
+    running = [action for action in view.in_state(A.RUNNING) if not is_child(action)]
     if running or (held and not awaiting):
         return _wait_for_a_try(view, draft, running, held)
     if awaiting:
@@ -164,6 +167,9 @@ def _come_to_rest(view: View, draft: Draft) -> Answer:
         if held:
             throttling.wait(draft, held[0])
         return Wait(min([*expiries, *(found.until for found in held), view.run.deadline_at]))
+    if children.open_calls(view):
+        draft.move_run(RunState.WAITING_CHILD)
+        return Wait(view.run.deadline_at)
     draft.move_run(RunState.OBSERVING)
     return Next()
 

@@ -6,18 +6,20 @@ import json
 
 from agentcore import canonical, policy, thresholds
 from agentcore.authorization import missing_scopes
+from agentcore.children import CONTRACT
 from agentcore.grounding import ungrounded
 from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState
 from agentcore.policy import Verdict
 from agentcore.values import Effect, NoContract, ToolCall
-from runs import guards, sql
+from runs import guards, lineage, sql
 from runs.contexts import observation_of
 from runs.controls import TOOL
+from runs.history import is_strange
 from runs.models import ActionJournal
 from runs.steps.base import context_for
 from runs.transitions import Draft
-from runs.view import View
+from runs.view import View, is_child
 from tools import registry
 from tools.invocation import InvalidArguments, Judgement, PolicyError, judge, parse_arguments
 from tools.spec import ToolSpec
@@ -82,10 +84,16 @@ def _new_action(
         tool_version=spec.version if spec else "",
         # An unknown tool can do nothing, so it is journaled with the least effect there is.
         effect=spec.effect if spec else Effect.READ,
-        contract=(spec.contract.name if spec and spec.contract else ""),
+        contract=_contract_of(spec),
         fence=view.run.fence,
         created_at=draft.now,
     )
+
+
+def _contract_of(spec: ToolSpec | None) -> str:
+    if spec is not None and spec.agent:
+        return CONTRACT
+    return spec.contract.name if spec is not None and spec.contract else ""
 
 
 def _bind(view: View, action: ActionJournal, spec: ToolSpec, judgement: Judgement) -> None:
@@ -103,10 +111,12 @@ def _bind(view: View, action: ActionJournal, spec: ToolSpec, judgement: Judgemen
 
 
 def scope_of(view: View, spec: ToolSpec) -> str:
-    """How far one intent reaches: the run's business key, else the run, or the whole tenant."""
+    """How far one intent reaches: the run's business key, else the run with all its children, or
+    the whole tenant.
+    """
     if spec.scope == "tenant":
         return "tenant"
-    run = view.run
+    run = view.root
     first = run.retry_of_id or run.id  # a retry does not do again what was done
     return f"dedupe:{run.dedupe_key}" if run.dedupe_key else f"run:{first}"
 
@@ -144,20 +154,27 @@ def verdict_for(view: View, action: ActionJournal, spec: ToolSpec, judgement: Ju
 
 
 def has_read_strangers(view: View, *, before: int) -> bool:
-    """Whether the model that asked in turn `before` had read what a tool declares untrusted."""
-    for action in view.actions:
-        spec = registry.get(action.tool)
-        if action.turn < before and action.result is not None and spec and spec.untrusted:
-            return True
-    return False
+    """Whether the model that asked in turn `before`, or one that asked for this run, had read what
+    a tool declares untrusted."""
+    first = view.history.strange_from
+    if first is not None and first < before:
+        return True
+    if any(row.turn < before and is_strange(row) for row in view.recent):
+        return True
+    return view.from_strangers
 
 
 def _guessed(view: View, action: ActionJournal, spec: ToolSpec) -> tuple[str, ...]:
-    """The declared identifiers of the call that neither the input nor an observation has."""
+    """The declared identifiers of the call that neither the input nor an observation has.
+
+    What a model wrote is neither: a child is judged by the input of its root, and what a child said
+    by what it had seen.
+    """
     if not spec.grounded or action.edited_by:  # a person does not guess
         return ()
-    seen = [observation_of(row) for row in view.in_state(A.SUCCEEDED) if row.observation]
-    given = json.dumps(view.run.input, ensure_ascii=False)
+    rows = [row for row in view.in_state(A.SUCCEEDED) if row.observation and not is_child(row)]
+    seen = [observation_of(row) for row in (*rows, *lineage.seen_elsewhere(view))]
+    given = json.dumps(view.root.input, ensure_ascii=False)
     return ungrounded(names=spec.grounded, arguments=action.arguments or {}, sources=[given, *seen])
 
 

@@ -8,6 +8,7 @@ from agentcore.lifecycle import ActionState
 from agentcore.observed import observation
 from runs.models import ActionJournal
 from runs.steps.order import DRY_RUN
+from runs.view import is_child
 from tools import registry
 from tools.invocation import redacted
 
@@ -41,6 +42,8 @@ def _changed(action: ActionJournal, asked: ActionJournal) -> dict[str, Any]:
 
 def _content(action: ActionJournal, same_as: ActionJournal | None) -> tuple[str, Any]:
     match action.state:
+        case A.FAILED if is_child(action) and action.result is not None:
+            return str(action.result["status"]), action.result
         case A.SUCCEEDED if action.error_class:
             return "ok_but_unreadable", _why(action)
         case A.SUCCEEDED:

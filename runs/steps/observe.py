@@ -16,7 +16,7 @@ from runs.steps import verifying
 from runs.steps.base import Answer, Next
 from runs.steps.observations import render
 from runs.transitions import Draft
-from runs.view import View, is_write
+from runs.view import View, is_child, is_write
 
 A = ActionState
 
@@ -45,7 +45,7 @@ def _observe(
     hidden = (*secrets.of_call(action), *secrets.of_the_runtime())
     text = hide(render(action, same_as, _asked(view, action)), hidden)
     draft.set_action(action, observation=fold(text, action.result))
-    if action.state == A.SUCCEEDED:
+    if action.state == A.SUCCEEDED or (is_child(action) and action.result is not None):
         draft.add(_evidence(view, draft, action, text))
 
 
@@ -59,7 +59,8 @@ def _asked(view: View, action: ActionJournal) -> ActionJournal | None:
 
 def _evidence(view: View, draft: Draft, action: ActionJournal, text: str) -> Evidence:
     """A read whose answer fits its declared type is verified; of a write only the system of
-    record can say so, when it is asked.
+    record can say so, when it is asked. What another agent says is never verified: its own run,
+    which this names, has the evidence.
     """
     return sql.new(
         Evidence,
@@ -68,13 +69,20 @@ def _evidence(view: View, draft: Draft, action: ActionJournal, text: str) -> Evi
         turn=action.turn,
         action_id=action.id,
         source=f"{action.tool}@{action.tool_version}"[:200],
-        about=action.resource_key,
+        about=_about(action),
         version=_version(action),
         sha256=sha256_hex(text),
-        verified=not is_write(action) and not action.error_class,
+        verified=not is_write(action) and not is_child(action) and not action.error_class,
         observed_at=action.ended_at or draft.now,
         created_at=draft.now,
     )
+
+
+def _about(action: ActionJournal) -> str:
+    if is_child(action):
+        result: Any = action.result
+        return str(result["run"])
+    return action.resource_key
 
 
 def _version(action: ActionJournal) -> str:

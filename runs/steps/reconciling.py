@@ -30,7 +30,7 @@ from runs.models import ActionJournal, Attempt
 from runs.steps import order, starting
 from runs.steps.base import Answer, Call, Next, ToolRequest, Wait, context_for, far
 from runs.transitions import Draft
-from runs.view import View, spec_of
+from runs.view import View, is_child, spec_of
 from tools.spec import ToolSpec
 
 A = ActionState
@@ -58,7 +58,7 @@ def plan(view: View, draft: Draft) -> Answer:
         off = view.controls.off_reason(TOOL, action.tool)
         if spec is not None and not off and sends.resend_is_granted(view, action):
             return Call((starting.resend(view, draft, action, spec),))
-    for action in view.in_state(A.RUNNING):
+    for action in _running(view):
         if order.retry_at(view, action, draft.now) <= draft.now:
             request = starting.try_again(view, draft, action)
             if request is not None:
@@ -67,10 +67,11 @@ def plan(view: View, draft: Draft) -> Answer:
 
 
 def _rest(view: View, draft: Draft) -> Answer:
-    if view.open_actions and not _others_may_go(view, draft):
+    unsettled = [action for action in view.open_actions if not is_child(action)]
+    if unsettled and not _others_may_go(view, draft):
         return Wait(_wake_at(view, draft))
     if view.run.stop_reason:
-        return Next()
+        return Wait(_wake_at(view, draft)) if view.open_actions else Next()
     draft.move_run(RunState.DISPATCHING_TOOLS)
     return Next()
 
@@ -84,6 +85,11 @@ def _others_may_go(view: View, draft: Draft) -> bool:
     held = {key for key, found in view.held.items() if found.until > draft.now}
     ready = [action for action in view.in_state(A.READY) if action.id not in held]
     return any(order.may_start(view, action) for action in ready)
+
+
+def _running(view: View) -> list[ActionJournal]:
+    """Calls that may have to be made again; the runs of other agents make their own."""
+    return [action for action in view.in_state(A.RUNNING) if not is_child(action)]
 
 
 def _is_due(action: ActionJournal, draft: Draft) -> bool:
@@ -204,7 +210,7 @@ def _wake_at(view: View, draft: Draft) -> datetime:
     times = [a.next_probe_at for a in open_writes if a.next_probe_at is not None]
     if view.run.state != RunState.SUSPENDED and not view.run.stop_reason:
         times.append(view.run.deadline_at)
-        times += [order.retry_at(view, a, draft.now) for a in view.in_state(A.RUNNING)]
+        times += [order.retry_at(view, a, draft.now) for a in _running(view)]
         waiting = view.in_state(A.AWAITING_APPROVAL)
         times += [approval.expires_at for a in waiting if (approval := view.approval_of(a))]
         ready = view.in_state(A.READY)

@@ -10,7 +10,7 @@ from agentcore import canonical
 from agentcore.lifecycle import ActionState
 from agentcore.policy import Verdict
 from agentcore.values import AttemptKind
-from runs import journal, keys
+from runs import children, journal, keys
 from runs.controls import TOOL
 from runs.models import ActionJournal, Incident
 from runs.steps import asking, bound, order
@@ -25,7 +25,9 @@ A = ActionState
 
 
 def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None:
-    """Draft READY -> RUNNING and describe the call; None when the action was refused instead."""
+    """Draft READY -> RUNNING and describe the call; None when the action was refused instead, or
+    is a run of another agent, for which nothing is called.
+    """
     spec = spec_of(action)
     if spec is None:
         detail = "the tool is not registered in this version any more"
@@ -52,11 +54,14 @@ def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None
         return None
     if is_write(action) and not _may_write(view, draft, action, spec, verdict):
         return None
+    if spec.agent and (refused := children.begin(view, draft, action, spec)) is not None:
+        _refuse(view, draft, action, Breach(refused.reason, refused.detail))
+        return None
     bound.use(view, draft, action)
     draft.move_action(
         action, A.RUNNING, fence=view.run.fence, first_sent_at=action.first_sent_at or draft.now
     )
-    return _attempt(view, draft, action, spec)
+    return None if spec.agent else _attempt(view, draft, action, spec)
 
 
 def _holds(

@@ -8,12 +8,12 @@ from agentcore.lifecycle import (
     RunState,
     StopReason,
 )
-from runs import journal, outcomes
+from runs import children, journal, outcomes
 from runs.models import ActionJournal
 from runs.steps import dispatch_tools, order, reconciling
-from runs.steps.base import Answer, End
+from runs.steps.base import Answer, End, Wait, far
 from runs.transitions import Draft
-from runs.view import View, is_write
+from runs.view import View, is_child, is_write
 
 A = ActionState
 _ENDS = {
@@ -31,6 +31,7 @@ def plan(view: View, draft: Draft) -> Answer:
     """Void what never began, settle what did, end when nothing is open."""
     run = view.run
     dispatch_tools.settle_lost(view, draft)
+    children.take(view, draft)
     void_undecided(view, draft)
     for action in view.in_state(A.RUNNING):
         _settle_running(view, draft, action)
@@ -38,6 +39,9 @@ def plan(view: View, draft: Draft) -> Answer:
         draft.move_run(RunState.CANCELLING)
     if view.open_actions:
         if run.state == RunState.DISPATCHING_TOOLS:
+            if len(children.open_calls(view)) == len(view.open_actions):
+                draft.move_run(RunState.WAITING_CHILD)
+                return Wait(far(draft.now))
             draft.move_run(RunState.RECONCILING)
         return reconciling.plan(view, draft)
     note_outcome(view, draft)
@@ -52,8 +56,12 @@ def note_outcome(view: View, draft: Draft) -> None:
 
 
 def _settle_running(view: View, draft: Draft, action: ActionJournal) -> None:
-    """A call that was begun: a read is dropped, a write is what its attempts say together."""
+    """A call that was begun: a read is dropped, a write is what its attempts say together. A run of
+    another agent is stopped too, and comes to its own end.
+    """
     attempts = view.attempts_of(action)
+    if is_child(action):
+        return
     if not is_write(action):
         draft.move_action(action, A.VOIDED, reason="RUN_STOPPING")
     elif any(a.outcome is None and a.lost_at is None for a in attempts):

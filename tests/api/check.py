@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from config.embedded import embedded_stack
 from config.embedded.stack import remove_stack
-from tests.world import ROOT, World, open_world
+from tests.world import ROOT, World, manage, open_world, wait_for
 
 FOLDER = Path(__file__).resolve().parent
 ARGUMENTS = ("--max-examples", "12", "--max-time", "150", "--workers", "1", "--seed", "1")
@@ -42,10 +43,30 @@ def command(url: str, more: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def seed(world: World) -> None:
-    """Some runs, one of which waits for a person."""
+UNKNOWN = 6
+"""Refunds whose fate is open while the check goes on; a verdict settles one."""
+
+
+def seed(world: World) -> list[str]:
+    """Some runs, one of which waits for a person; the ids of actions whose fate is unknown.
+
+    Those are of another caller: who has asked for a write gives no verdict on it.
+    """
     world.refund("ORD-1001")
     world.waiting(world.refund("ORD-3003", "70.00 EUR"))
+    scopes = [word for scope in ("runs:write", "refunds.write") for word in ("--scope", scope)]
+    clerk = replace(world, token=manage(world, "token", "create", "clerk", *scopes).strip())
+    world.fault(mode="error_before_commit", target="GET /refunds", times=1_000_000)
+    for number in range(UNKNOWN):
+        order = f"ORD-81{number:02}"
+        world.fault(mode="commit_then_drop", order_id=order)
+        clerk.refund(order)
+    return wait_for(lambda: _unknown(world), seconds=60, what="the refunds are UNKNOWN")
+
+
+def _unknown(world: World) -> list[str]:
+    rows = world.query("SELECT id FROM runs_actionjournal WHERE state = 'UNKNOWN' ORDER BY id")
+    return [f"act_{row[0].hex}" for row in rows] if len(rows) == UNKNOWN else []
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,13 +80,14 @@ def main(arguments: Sequence[str]) -> int:
         ):
             world.start_web()
             world.start_worker()
-            seed(world)
+            unknown = seed(world)
             assert world.web is not None
             env = {
                 **os.environ,
                 "SCHEMATHESIS_HOOKS": "tests.api.hooks",
                 "PYTHONPATH": str(ROOT),
                 "API_TOKEN": world.token,
+                "UNKNOWN_ACTIONS": ",".join(unknown),
             }
             call = command(world.web.url, arguments)
             return subprocess.run(call, cwd=folder, env=env, check=False).returncode

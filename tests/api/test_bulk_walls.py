@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from runs import chores
 from runs.models import Run
@@ -46,3 +47,21 @@ def test_a_retry_has_the_scopes_of_who_started_the_operation(api: Api) -> None:
     again = Run.objects.get(retry_of_id=first.pk)
     assert again.principal == "token:fewer"
     assert "billing.refund" not in again.scopes
+
+
+def test_what_starts_an_operation_is_stored_nowhere_and_answered_again(api: Api) -> None:
+    """An answer is kept for 30 days, the token is of use for 30 minutes."""
+    make_run(tenant=TENANT)
+    asked = {"verb": "cancel", "filter": {"status": ["queued"]}, "dry_run": False}
+    made = api.post("/bulk_operations", asked, key="k").json()
+    assert len(made["confirm_token"]) >= 22
+    token = f"%{made['confirm_token']}%"
+    for table in ("runs_idempotencyrecord", "runs_bulkoperation", "runs_bulkitem", "runs_event"):
+        with connection.cursor() as cursor:
+            query = f"SELECT count(*) FROM {table} t WHERE t::text LIKE %s"  # noqa: S608
+            cursor.execute(query, [token])
+            assert cursor.fetchone() == (0,)
+    again = api.post("/bulk_operations", asked, key="k")
+    assert (again["Idempotency-Replayed"], again.json()) == ("true", made)
+    assert _make(api)["confirm_token"] != made["confirm_token"]
+    assert _start(api, again.json()).status_code == 202

@@ -136,6 +136,16 @@ def test_another_tenants_ids_lead_nowhere(theirs: Theirs, method: str, path: str
 
 
 @pytest.mark.requirement("R99")
+@pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if "/webhook_" in route[1]])
+def test_a_token_for_some_agents_has_no_webhooks(theirs: Theirs, method: str, path: str) -> None:
+    """An endpoint is told of the runs of every agent of its tenant."""
+    bound = Api(make_token(name="bound", tenant=TENANT, agents=["refund_desk"]))
+    before = _rows()
+    assert_problem(_call(bound, method, path, theirs.ids), 403, "agent_forbidden")
+    assert _rows() == before
+
+
+@pytest.mark.requirement("R99")
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_token_of_every_other_scope_is_refused(theirs: Theirs, method: str, path: str) -> None:
     needed = _scope_of(method, path, theirs.ids)

@@ -94,13 +94,17 @@ def read_rows(conn: psycopg.Connection[Any], run_id: str) -> dict[str, Any]:
 
 def violations(facts: Facts, expected: Expected, *, event_key: bytes) -> list[Violation]:
     """Every broken invariant of one finished trial."""
+    return [*of_effects(facts, expected), *of_rows(facts, event_key=event_key)]
+
+
+def of_effects(facts: Facts, expected: Expected) -> list[Violation]:
+    """What the rows and the other side must say together, and how it must have ended."""
     return [
         *_effects(facts, expected),
         *_end(facts, expected),
         *_intents(facts),
         *_bytes(facts),
         *_outputs(facts),
-        *of_rows(facts, event_key=event_key),
     ]
 
 

@@ -83,7 +83,7 @@ def _watch_runs() -> None:
         def claiming(**kwargs: Any) -> Any:
             lease = claim(**kwargs)
             if lease is not None and tracer.scope is not None:
-                tracer.scope.say("claim", fence=lease.fence)
+                tracer.scope.say("claim", fence=lease.fence, run=str(lease.run_id))
             return lease
 
         return claiming

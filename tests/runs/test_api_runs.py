@@ -80,6 +80,8 @@ def test_a_started_run_is_answered_whole(api: Api) -> None:
         "on_behalf_of": None,
         "session": None,
         "retry_of": None,
+        "parent": None,
+        "children": [],
         "dedupe_key": "order-77",
         "priority": "normal",
         "dry_run": False,

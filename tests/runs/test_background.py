@@ -131,7 +131,7 @@ def test_a_start_costs_few_statements() -> None:
     ) as seen:
         assert api.post_run(key="k").status_code == 201
     shown = [query["sql"].split(None, 2)[:2] for query in seen]
-    assert len(seen) <= 5, shown  # token, BEGIN, key and clock, rows, COMMIT
+    assert len(seen) <= 4, shown  # BEGIN, key and clock and token, rows, COMMIT
     with CaptureQueriesContext(connection) as seen:
         assert api.post_run(key="k")["Idempotency-Replayed"] == "true"
     assert len(seen) <= 6

@@ -284,7 +284,7 @@ def open_desk(stack: Stack, folder: Path) -> Iterator[Desk]:
         (folder / name).mkdir(parents=True)
     key = secrets.token_hex(16)
     env = {**TIMES, "FAULTS_DIR": str(folder), "AGENTCORE_EVENT_KEY": key}
-    apps = ("examples.refund_desk", "tests.faults.lookup_desk")
+    apps = ("examples.refund_desk", "tests.faults.lookup_desk", "tests.faults.front_desk")
     with open_world(stack, folder, apps=apps, **env, FAULTS_DATABASE_URL="") as world:
         world.model.stop()
         world.model = _start_model(folder)

@@ -64,6 +64,12 @@ def _read(order: str) -> dict[str, Any]:
     return {"tool": "refund_desk__get_order", "arguments": {"order_id": order}}
 
 
+def _ask(order: str, amount: str) -> dict[str, Any]:
+    """A call of the refund desk by another agent."""
+    arguments = {"order_id": order, "message": "arrived broken", "amount": amount}
+    return {"tool": "agents__refund_desk", "arguments": arguments}
+
+
 def _script(*turns: list[Any]) -> str:
     return json.dumps({"script": turns})
 
@@ -102,6 +108,14 @@ STORIES = {
             cancel_in="RUNNING",
         ),
         Story("withdrawn", amount="80.00 EUR", cancel_in="WAITING_APPROVAL", effects=0),
+        Story("child", agent="front_desk", script=_script([_ask("ORD-A", "20.00 EUR")], ["done"])),
+        Story(
+            "child_cancelled",
+            agent="front_desk",
+            script=_script([_ask("ORD-A", "20.00 EUR")], ["done"]),
+            payment={"mode": "delay_after_commit", "seconds": 0.3},
+            cancel_in="WAITING_CHILD",
+        ),
         Story(
             "tampered",
             script=_script([_refund("ORD-A", "80.00 EUR")], ["done"]),

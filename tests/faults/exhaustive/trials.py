@@ -9,9 +9,10 @@ import time
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from typing import Any
+from uuid import UUID
 
 from examples.refund_desk.admin_client import AdminError
-from tests.faults import invariants
+from tests.faults import family, invariants
 from tests.faults.exhaustive.desk import Desk, wait_for
 from tests.faults.exhaustive.stories import SECOND, STORIES
 from tests.faults.exhaustive.trace import PROCESS
@@ -107,8 +108,10 @@ def run_trial(desk: Desk, trial: Trial, *, record: bool = False) -> Outcome:
     outcome.reached = not trial.faults or any(entry["e"] == "fired" for entry in outcome.log)
     if run_id:
         facts = _facts(desk, run_id, number, outcome.log)
+        below = [_facts(desk, child, number, outcome.log) for child in _children(desk, run_id)]
         expected = replace(story.expected(number), undisturbed=trial.kind == UNDISTURBED)
-        outcome.violations += invariants.violations(facts, expected, event_key=desk.event_key)
+        key = desk.event_key
+        outcome.violations += family.violations(facts, below, expected, event_key=key)
         if len(trial.faults) == 1:  # a run that has killed twice is held back on purpose
             outcome.recoveries = _recoveries(outcome.log, facts)
     outcome.seconds = time.monotonic() - began
@@ -150,6 +153,12 @@ def _follow(desk: Desk, trial: Trial, name: str, run_id: str) -> None:
     wait_for(over, seconds=PATIENCE, what="the end of the run", every=0.025)
 
 
+def _children(desk: Desk, run_id: str) -> list[str]:
+    """The runs that a run has asked for."""
+    query = "SELECT id::text FROM runs_run WHERE parent_id = %s ORDER BY id"
+    return [row[0] for row in desk.sql(query, run_id)]
+
+
 def _linger(desk: Desk, run_id: str, seconds: float) -> None:
     """Until the downstream has done what was sent to it, also what it does late."""
     query = (
@@ -160,7 +169,7 @@ def _linger(desk: Desk, run_id: str, seconds: float) -> None:
 
 
 def _look(desk: Desk, run_id: str) -> tuple[str, bool, list[str]]:
-    """State, whether it has come to rest, and the states of its writes.
+    """State, whether it has come to rest, and the states of its and its children's writes.
 
     A cancelled run sends nothing more; where an effect cannot be found out it waits for a person.
     """
@@ -168,7 +177,8 @@ def _look(desk: Desk, run_id: str) -> tuple[str, bool, list[str]]:
         "SELECT r.state, r.ended_at IS NOT NULL OR (r.state = 'CANCELLING' AND"
         " bool_or(a.state = 'NEEDS_HUMAN')), coalesce(array_agg(a.state)"
         " FILTER (WHERE a.effect <> 'READ'), '{}') FROM runs_run r"
-        " LEFT JOIN runs_actionjournal a ON a.run_id = r.id WHERE r.id = %s GROUP BY r.id"
+        " LEFT JOIN runs_run c ON c.parent_id = r.id"
+        " LEFT JOIN runs_actionjournal a ON a.run_id IN (r.id, c.id) WHERE r.id = %s GROUP BY r.id"
     )
     ((state, ended, actions),) = desk.sql(query, run_id)
     return state, ended, actions
@@ -213,7 +223,7 @@ class _Stopped:
 
 def _facts(desk: Desk, run_id: str, number: int, log: list[dict[str, Any]]) -> Facts:
     orders = [f"ORD-{number}", f"ORD-{number + SECOND}"]
-    claims = [entry["fence"] for entry in log if entry["e"] == "claim"]
+    claims = [e["fence"] for e in log if e["e"] == "claim" and e["run"] == str(UUID(run_id))]
     wire = get_json(f"{desk.world.model.url}/calls?order_id={orders[0]}")["calls"]
     return Facts(
         **invariants.read_rows(desk.conn(), run_id),

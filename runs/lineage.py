@@ -1,0 +1,23 @@
+"""The other runs of a run's tree: its root, its parents, its children and theirs."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from agentcore.children import CONTRACT
+from agentcore.lifecycle import ActionState
+from runs.models import ActionJournal, Run
+from runs.view import View
+
+
+def seen_elsewhere(view: View) -> list[ActionJournal]:
+    """What tools told the other runs of the tree; nothing for a run that is alone."""
+    if view.run.root_id is None and not view.run.handoffs_lent:
+        return []
+    tree = Run.objects.filter(Q(id=view.root.id) | Q(root_id=view.root.id))
+    rows = ActionJournal.objects.filter(
+        run_id__in=tree.exclude(id=view.run.id).values("id"),
+        state=ActionState.SUCCEEDED,
+        observation__isnull=False,
+    )
+    return list(rows.exclude(contract=CONTRACT))
