@@ -92,8 +92,8 @@ def slice_of(*, left: Share, own: Share, asked: Share, waiting: int) -> Slice | 
     stay with the parent, so that it can say what came of it.
     """
     turns = _least(own.turns, _part(_less(left.turns, 1), asked.turns, waiting))
-    tokens = _least(own.tokens, _part(left.tokens, asked.tokens, waiting + 1))
-    cost = _least(own.cost, _part(left.cost, asked.cost, waiting + 1))
+    tokens = _least(own.tokens, _paid(left.tokens, asked.tokens, waiting + 1))
+    cost = _least(own.cost, _paid(left.cost, asked.cost, waiting + 1))
     if left.handoffs is not None and left.handoffs < 1:
         return TooLittle("no further agent may be started")
     if turns is not None and turns < 1:
@@ -105,7 +105,7 @@ def slice_of(*, left: Share, own: Share, asked: Share, waiting: int) -> Slice | 
     starts = _less(left.handoffs, waiting)
     return Slice(
         turns=turns or 1,
-        actions=_least(own.actions, _part(left.actions, asked.actions, waiting)) or 0,
+        actions=_least(own.actions, _part(_less(left.actions, 0), asked.actions, waiting)) or 0,
         handoffs=_least(own.handoffs, _part(starts, asked.handoffs, waiting)),
         tokens=tokens,
         cost=cost,
@@ -126,6 +126,13 @@ def _part(left: int | None, asked: int | None, ways: int) -> int | None:
     if left is None:
         return asked
     return min(left, asked) if asked is not None else left // ways
+
+
+def _paid(left: int | None, asked: int | None, ways: int) -> int | None:
+    """As `_part`, but one part always stays with the parent."""
+    if left is None or asked is None:
+        return _part(left, asked, ways)
+    return min(left - left // ways, asked)
 
 
 def deadline_of(*, parent: datetime, now: datetime, wall: timedelta) -> datetime:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from agentcore.canonical import clean_text
 from agentcore.lifecycle import ACTION_OPEN, ActionState, RunState, StopReason
+from runs import lineage
 from runs.dispatch import hint_on_commit
 from runs.leases import is_live
 from runs.models import ActionJournal, Run
@@ -64,9 +65,11 @@ def cancel_run(
 
 
 def in_flight(run: Run) -> tuple[ActionJournal, ...]:
-    """The writes of a run that may have an effect which is not known to be final yet."""
-    live = ActionJournal.objects.filter(run_id=run.id, ended_at__isnull=True)
-    found = live.filter(state__in=ACTION_OPEN).order_by("turn", "ordinal", "edit")
+    """The writes of a run, and of those that it asked for, that may have an effect which is not
+    known to be final yet."""
+    runs = [run.id, *lineage.below(run)]
+    live = ActionJournal.objects.filter(run_id__in=runs, ended_at__isnull=True)
+    found = live.filter(state__in=ACTION_OPEN).order_by("run_id", "turn", "ordinal", "edit")
     return tuple(action for action in found if is_write(action))
 
 

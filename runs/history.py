@@ -27,6 +27,8 @@ KEEP_FROM = 8
 """Settled turns from which a history is worth keeping; a shorter one is read as quickly."""
 KEEP_BYTES = 24 * 2**20
 """Text of all kept histories together; in memory they take about three times as much."""
+ROW = 2000
+"""Characters that a row counts beside its text: its objects take three times as many bytes."""
 
 
 @dataclass
@@ -60,9 +62,10 @@ class History:
         self.turns += turns
         self.actions += actions
         self.through = through
-        self.size += sum(len(turn.__dict__.get("output", "")) for turn in turns)
+        self.size += sum(ROW + len(turn.__dict__.get("output", "")) for turn in turns)
         for action in actions:
-            self.size += len(action.observation or "")
+            # The result stands in the observation only by its place (`fold`), and is kept whole.
+            self.size += ROW + len(action.observation or "") + len(repr(action.result))
             if action.intent_key:
                 self.intents.add((action.tool, action.intent_key))
             if self.strange_from is None and is_strange(action):

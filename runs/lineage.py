@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.db.models import Q
 
 from agentcore.children import CONTRACT
 from agentcore.lifecycle import ActionState
 from runs.models import ActionJournal, Run
 from runs.view import View
+
+
+def below(run: Run) -> list[UUID]:
+    """The runs that a run has asked for, and those that they have; nothing for most runs."""
+    found: list[UUID] = []
+    level = [run.id] if run.handoffs_lent else []
+    while level:
+        level = list(Run.objects.filter(parent_id__in=level).values_list("id", flat=True))
+        found += level
+    return found
+
+
+def done_below(view: View) -> list[ActionJournal]:
+    """The calls of tools that the runs below a run have made."""
+    runs = below(view.run)
+    rows = ActionJournal.objects.filter(run_id__in=runs).exclude(contract=CONTRACT)
+    return list(rows) if runs else []
 
 
 def seen_elsewhere(view: View) -> list[ActionJournal]:

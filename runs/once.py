@@ -87,6 +87,7 @@ class Guard:
     def __init__(self, once: Once) -> None:
         self.once = once
         self.answer: Answer | None = None
+        self.compared = once.token is None
         self._now: datetime | None = None
 
     def begin(self) -> Begun:
@@ -94,6 +95,7 @@ class Guard:
 
         Raises `KeyKnown`, which `answered_once` turns into the stored answer, and `Refused`.
         """
+        self.compared = True
         begun = take_key(once=self.once)
         self._now = begun.now
         return begun
@@ -116,6 +118,8 @@ def answered_once(*, once: Once, act: Callable[[Guard], object]) -> Answer:
     try:
         prepared.again(lambda: act(guard))
     except (KeyKnown, IntegrityError, Refused, DecisionError):
+        if not guard.compared:
+            raise TokenChanged from None  # refused before: who calls is looked up first
         stored = stored_answer(once=once)
         if stored is None:
             raise

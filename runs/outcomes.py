@@ -13,6 +13,7 @@ from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState
 from agentcore.reconciling import Heard, Word
 from agentcore.values import Json
+from runs import lineage
 from runs.account_models import Evidence
 from runs.agents import get_agent
 from runs.models import ActionJournal, Callback, Run
@@ -44,7 +45,8 @@ def business_outcome(view: View, output: dict[str, Json] | None = None) -> str:
     if any(uncertain_in(result) for result in of_children):
         return UNCERTAIN
     made = [action for action in view.in_state(A.SUCCEEDED) if is_write(action)]
-    accepted = [action for action in made if _only_accepted(action)]
+    below = [row for row in lineage.done_below(view) if row.state == A.SUCCEEDED and is_write(row)]
+    accepted = [action for action in (*made, *below) if _only_accepted(action)]
     if accepted:
         return _later_word(accepted)
     by_others = any(effects_in(result) for result in of_children)
@@ -86,6 +88,7 @@ def effects(view: View) -> list[Effect]:
     run or a child of it has made them.
     """
     rows = [action for action in view.actions if not is_child(action)]
+    rows += lineage.done_below(view)
     made = {action.tool for action in rows if _is_made(action)}
     for action in view.actions:
         made |= {item["tool"] for item in effects_in(action.result) if is_child(action)}

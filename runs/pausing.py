@@ -93,7 +93,7 @@ def resume_run(
     with locked_run(run_id, actor=actor, event="run.resumed", point="resume") as draft:
         if within:
             within.begin()
-        _check(draft.run, revision)
+        _check(draft.run, revision, held=True)
         _resume(draft, actor=actor, reason=said, limits=limits or NewLimits())
         if within:
             draft.finally_(lambda: within.end(draft.run, run_id=run_id))
@@ -117,7 +117,8 @@ def _resume(draft: Draft, *, actor: str, reason: str, limits: NewLimits) -> None
     # What came before no longer counts as standing still: a person has looked at it.
     draft.set_run(pause_asked_by="", wake_at=draft.now, progress_from=run.turn, **changed)
     if run.state == RunState.SUSPENDED and not is_live(run_id=run.id):
-        draft.move_run(RunState(run.resume_to or ""), cause="resume", reason="")
+        kept = {} if run.stop_reason else {"reason": ""}
+        draft.move_run(RunState(run.resume_to or ""), cause="resume", **kept)
         draft.release()  # also forgets how often its processes died
     elif run.state == RunState.SUSPENDED:
         raise Refused(
@@ -127,9 +128,10 @@ def _resume(draft: Draft, *, actor: str, reason: str, limits: NewLimits) -> None
         )
 
 
-def _check(run: Run, revision: int | None) -> None:
+def _check(run: Run, revision: int | None, *, held: bool = False) -> None:
+    """`held`: a run that was suspended while it was stopping is let go, to its end."""
     check_revision(run, revision)
     if run.is_terminal:
         raise Refused(code="run_terminal", detail=f"The run has ended ({run.state.lower()}).")
-    if run.stop_reason:
+    if run.stop_reason and not (held and run.state == RunState.SUSPENDED):
         raise Refused(code="run_not_waiting", detail=f"The run is stopping ({run.stop_reason}).")

@@ -58,11 +58,16 @@ class Call:
         return f"EXECUTE {self.name} ({', '.join(['%s'] * values)})" if self.name else self.whole
 
     def failed(self, error: BaseException) -> None:
-        """After an error nobody knows whether it was prepared: the next use takes another name."""
+        """After an error nobody knows whether it was prepared: the next use takes another name.
+
+        Save for a rule or a unique key that said no: PREPARE meets none, and goes first. Another
+        name each time would fill the server's memory where a client gets nothing but refusals.
+        """
         global _possible  # noqa: PLW0603  (one a process)
-        if self.first:
+        cause = error.__cause__ or error
+        if self.first and not isinstance(cause, psycopg.IntegrityError):
             self.known.pop(self.whole, None)
-        if isinstance(error.__cause__ or error, REFUSED):
+        if isinstance(cause, REFUSED):
             _possible = False
             log.warning("prepared statements are switched off: %s", error)
 

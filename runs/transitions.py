@@ -281,10 +281,10 @@ def finish(run: Run, *drafts: Draft, actor: str) -> None:
         sql.insert([end.event])
     if sql.update(Run, where={"id": run.id, "revision": run.revision}, sets=end.sets) != 1:
         raise StaleDraft(f"run {run.id} is no longer at revision {run.revision}")
+    _tell_parent(run, end, actor=actor)  # may fail, so memory comes after it
     end.carry(run)
     if end.event is not None:
         announce(run, end.event)
-    _tell_parent(run, end, actor=actor)
 
 
 @dataclass(frozen=True, slots=True)

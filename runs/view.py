@@ -163,7 +163,8 @@ def load_view(run_id: UUID, *, seen: Seen | None = None, history: History | None
     already, and not read again.
     """
     seen = seen or _see(run_id)
-    known = history or History()
+    # A database that lost commits (docs/operations.md) may stand before what is remembered.
+    known = history if history is not None and history.through < seen.run.turn else History()
     begun = seen.run.turn > 0  # before its first turn there is nothing else of a run
     actions = _actions(run_id, known.through) if begun else []
     view = View(

@@ -88,11 +88,13 @@ class RemembersCallers(ApiView):
         """The answer to an error, or what becomes of the request when its token is another now."""
         if isinstance(exc, DatabaseError | InterfaceError):
             return super().handle_exception(exc)  # nothing can be looked up
-        user = self.request.user
+        # Not `request.user`: where the session was refused it would ask once more, and raise here.
+        user = getattr(self.request, "_user", None)
         facts = user.remembered_by if isinstance(user, ApiUser) else None
         if facts is not None:
             try:
-                self.request.user, token = _look(facts.sha256)
+                caller, token = _look(facts.sha256)
+                self.request.user = cast("Any", caller)
                 if _facts_of(token) != facts or isinstance(exc, TokenChanged):
                     self.check_permissions(self.request)
                     return cast("Response", self.post(self.request))

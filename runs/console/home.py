@@ -202,7 +202,9 @@ def spend(now: datetime) -> list[Spend]:
     """By agent, the most expensive first."""
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     rows = _rows(
-        "SELECT v.name, sum(r.cost_used)::bigint,"
+        "SELECT v.name, sum(r.cost_used - coalesce((SELECT sum(c.cost_used + c.cost_held)"
+        " FROM runs_run c JOIN runs_actionjournal a ON a.id = c.parent_action"
+        " WHERE c.parent_id = r.id AND a.ended_at IS NOT NULL), 0))::bigint,"
         " coalesce(sum(coalesce(r.max_cost, (v.spec->'budget'->>'cost')::bigint)), 0)::bigint,"
         " count(*) FROM runs_run r JOIN runs_agentversion v ON v.id = r.agent_version_id"
         " WHERE r.id >= %(first)s GROUP BY 1 ORDER BY 2 DESC LIMIT 12",

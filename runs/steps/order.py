@@ -15,7 +15,7 @@ from agentcore.values import OutcomeKind
 from approvals import records
 from runs.models import ActionJournal
 from runs.transitions import Draft
-from runs.view import View, is_write
+from runs.view import View, is_child, is_write
 
 A = ActionState
 
@@ -58,7 +58,18 @@ def is_uncertain(view: View) -> bool:
 
 def may_start(view: View, action: ActionJournal) -> bool:
     """Whether a READY call may go now, as far as the other calls are concerned."""
-    return not (is_write(action) and is_uncertain(view)) and not is_blocked(view, action)
+    if is_write(action) and (is_uncertain(view) or _waits_for_agent(view, action)):
+        return False
+    return not is_blocked(view, action)
+
+
+def _waits_for_agent(view: View, action: ActionJournal) -> bool:
+    """Whether an agent that stops after a failure does not know yet what an earlier call of another
+    agent comes to."""
+    return bool(view.agent.spec.get("stop_on_failure")) and any(
+        is_child(other) and other.state == A.RUNNING and _place(other) < _place(action)
+        for other in view.turn_actions
+    )
 
 
 def retry_at(view: View, action: ActionJournal, now: datetime) -> datetime:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from psycopg.pq import Trace
 
@@ -123,6 +124,34 @@ def test_an_answer_is_given_again_only_to_a_good_token(api: Api) -> None:
     assert api.post_run(key="k")["Idempotency-Replayed"] == "true"
     ApiToken.objects.update(revoked_at=database_clock())
     assert_problem(api.post_run(key="k"), 401, "unauthenticated")
+
+
+def test_no_answer_is_given_again_for_what_is_refused_before_the_token_is_compared(
+    api: Api,
+) -> None:
+    assert api.post_run(key="k").status_code == 201
+    ApiToken.objects.update(agents=["another"])
+    assert_problem(api.post_run(), 403, "agent_forbidden")
+    ApiToken.objects.update(revoked_at=database_clock())
+    assert_problem(api.post_run(key="k"), 401, "unauthenticated")
+
+
+def test_a_session_without_its_csrf_token_is_refused(api: Api) -> None:
+    api.headers = {}
+    api.client.force_login(User.objects.create_user("anna", is_staff=True))
+    api.client.handler.enforce_csrf_checks = True
+    assert "X-CSRFToken" in assert_problem(api.post_run(), 403, "scope_missing")["detail"]
+
+
+def test_refusals_prepare_nothing_more(api: Api) -> None:
+    """A client that asks again and again for what is open already."""
+    assert api.post_run(body_for(dedupe_key="one")).status_code == 201
+    for _ in range(12):
+        assert_problem(api.post_run(body_for(dedupe_key="one")), 409, "dedupe_open_run")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'ac\\_%'")
+        assert cursor.fetchone()[0] <= 6
+    assert api.post_run(body_for(dedupe_key="two")).status_code == 201
 
 
 def test_the_use_of_a_token_is_noted_although_it_is_remembered(
