@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from agentcore.canonical import clean_text, sha256_hex
-from agentcore.children import effects_in, uncertain_in
+from agentcore.children import uncertain_in
 from agentcore.claims import Effect, shown_in, words_of
 from agentcore.ids import new_id
 from agentcore.lifecycle import ActionState
@@ -45,12 +45,11 @@ def business_outcome(view: View, output: dict[str, Json] | None = None) -> str:
     if any(uncertain_in(result) for result in of_children):
         return UNCERTAIN
     made = [action for action in view.in_state(A.SUCCEEDED) if is_write(action)]
-    below = [row for row in lineage.done_below(view) if row.state == A.SUCCEEDED and is_write(row)]
-    accepted = [action for action in (*made, *below) if _only_accepted(action)]
+    made += [row for row in lineage.done_below(view) if row.state == A.SUCCEEDED and is_write(row)]
+    accepted = [action for action in made if _only_accepted(action)]
     if accepted:
         return _later_word(accepted)
-    by_others = any(effects_in(result) for result in of_children)
-    return EFFECT_MADE if made or by_others else NO_EFFECT
+    return EFFECT_MADE if made else NO_EFFECT
 
 
 def _later_word(accepted: Sequence[ActionJournal], heard: Mapping[UUID, str] | None = None) -> str:
@@ -90,8 +89,6 @@ def effects(view: View) -> list[Effect]:
     rows = [action for action in view.actions if not is_child(action)]
     rows += lineage.done_below(view)
     made = {action.tool for action in rows if _is_made(action)}
-    for action in view.actions:
-        made |= {item["tool"] for item in effects_in(action.result) if is_child(action)}
     reads = [row.result for row in rows if row.state == A.SUCCEEDED and not is_write(row)]
     found = []
     for name in _tools_of(view):
