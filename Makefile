@@ -44,7 +44,7 @@ lint: .venv/.ready ## Check style, types, layers and migrations
 bench: .venv/.ready ## Measure what can be measured so far
 	@$(RUN) -m bench $(ARGS)
 
-bench-peers: .venv/.ready ## Compare with DBOS and LangGraph, installed apart (ARGS="--commit-delay 2000")
+bench-peers: .venv/.ready ## Compare with other runtimes, installed apart, in 25 minutes (ARGS="--help")
 	@$(RUN) -m bench peers $(ARGS)
 
 requirements: .venv/.ready ## Show each requirement with the tests that prove it

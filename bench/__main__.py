@@ -17,7 +17,7 @@ BENCHES = {
     "context": "stored bytes and compile time at 50 and 100 tool calls",
     "waiting": "500 runs in model calls of a second, in one process",
     "recovery": "from kill -9 of a worker to the next claim, under load",
-    "peers": "the workload on DBOS and LangGraph, ours beside them (`make bench-peers`)",
+    "peers": "the workload on other runtimes, ours beside them (`make bench-peers`)",
     "profile": "where the time of a run goes, by function",
     "rest": "POST /runs, against a bare view that inserts one row",
     "console": "every page of the console over a million events",

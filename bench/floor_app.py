@@ -1,11 +1,13 @@
 """The Celery app of floors (b) and (c), with the broker settings of ours.
 
 `FLOOR_DATABASE_URL` is the database of floor (b). `FLOOR_PREFIX` begins every key in the broker,
-also that of the list on which the end of each run is announced.
+also that of the list on which the end of each run is announced. `FLOOR_CONF` are settings of a
+worker that differ, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from uuid import uuid4
@@ -33,6 +35,7 @@ if not settings.configured:
 # Not as current: in the process that starts the runs, that is the app of the runtime.
 app = Celery("bench.floor_app", set_as_current=False)
 app.conf.update(celery_settings(broker_url=os.environ["REDIS_URL"], prefix=PREFIX, threads=THREADS))
+app.conf.update(json.loads(os.environ.get("FLOOR_CONF", "{}")))
 app.conf.task_routes = {f"floor.{name}": {"queue": name} for name in QUEUES}
 
 
@@ -45,11 +48,11 @@ def _say(**_: object) -> None:
 _local = threading.local()
 
 
-def _broker() -> redis.Redis:
+def announce(run: str) -> None:
+    """Say that a run has ended."""
     if not hasattr(_local, "broker"):
         _local.broker = redis.Redis.from_url(os.environ["REDIS_URL"])
-    client: redis.Redis = _local.broker
-    return client
+    _local.broker.rpush(DONE, run)
 
 
 @app.task(name="floor.whole_run", queue=QUEUES[0])
@@ -66,7 +69,7 @@ def whole_run(turns: int) -> None:
                 revision = cursor.fetchone()[0]
                 cursor.execute(APPEND, [run, revision + 1, kind, payload])
                 cursor.execute(MOVE, [kind, revision + 1, turn, run, revision])
-    _broker().rpush(DONE, run)
+    announce(run)
 
 
 @app.task(name="floor.compile")
@@ -90,7 +93,7 @@ def observe(turn: int, turns: int) -> None:
     if turn + 1 < turns:
         start_chain(turn + 1, turns)
     else:
-        _broker().rpush(DONE, turns)
+        announce(str(turns))
 
 
 def start_chain(turn: int, turns: int) -> None:

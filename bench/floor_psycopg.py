@@ -1,7 +1,8 @@
 """Floor (a): the minimum of commits through psycopg, and nothing else.
 
 A run is one commit that makes it and one for each decision and each result: ten for five turns. A
-commit locks the run's row, appends an event and moves the row on.
+commit locks the run's row, appends an event and moves the row on: three statements, or all in one
+that moves the row only when it still stands where it should.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from uuid import uuid4
 
@@ -33,6 +35,11 @@ MOVE = (
     "UPDATE run SET state = %s, revision = %s, turn = %s, updated_at = now()"
     " WHERE id = %s AND revision = %s"
 )
+AT_ONCE = (
+    "WITH moved AS (UPDATE run SET state = %s, revision = revision + 1, turn = %s,"
+    " updated_at = now() WHERE id = %s AND revision = %s RETURNING id, revision)"
+    " INSERT INTO event (run_id, revision, kind, payload) SELECT id, revision, %s, %s FROM moved"
+)
 LANES = 4
 """Runs at a time in one process."""
 
@@ -46,36 +53,52 @@ def steps_of(run: str, turns: int) -> Iterator[tuple[str, int, str]]:
             yield "result", turn, written(result(decided))
 
 
-def one_run(conn: psycopg.Connection, turns: int) -> None:
+def move(conn: psycopg.Connection, run: str, kind: str, turn: int, payload: str) -> None:
+    """One commit of three statements."""
+    with conn.transaction():
+        row = conn.execute(LOCK, [run]).fetchone()
+        assert row is not None
+        revision = int(row[0])
+        conn.execute(APPEND, [run, revision + 1, kind, payload])
+        moved = conn.execute(MOVE, [kind, revision + 1, turn, run, revision])
+        assert moved.rowcount == 1
+
+
+def move_at_once(
+    conn: psycopg.Connection, *, run: str, revision: int, kind: str, turn: int, payload: str
+) -> None:
+    """The same as one statement, for a run that is at `revision`."""
+    moved = conn.execute(AT_ONCE, [kind, turn, run, revision, kind, payload])
+    assert moved.rowcount == 1
+
+
+def one_run(conn: psycopg.Connection, turns: int, *, at_once: bool = False) -> None:
     """Make a run and take it to its end."""
     run = str(uuid4())
     conn.execute(INSERT_RUN, [run])
-    for kind, turn, payload in steps_of(run, turns):
-        with conn.transaction():
-            row = conn.execute(LOCK, [run]).fetchone()
-            assert row is not None
-            revision = int(row[0])
-            conn.execute(APPEND, [run, revision + 1, kind, payload])
-            moved = conn.execute(MOVE, [kind, revision + 1, turn, run, revision])
-            assert moved.rowcount == 1
+    for revision, (kind, turn, payload) in enumerate(steps_of(run, turns)):
+        if at_once:
+            move_at_once(conn, run=run, revision=revision, kind=kind, turn=turn, payload=payload)
+        else:
+            move(conn, run, kind, turn, payload)
 
 
-def _serve(url: str, turns: int, orders: Connection) -> None:
+def _serve(url: str, turns: int, at_once: bool, orders: Connection) -> None:
     """In a process: do as many runs as asked, `LANES` at a time, until told to end."""
     lanes = [psycopg.connect(url, autocommit=True) for _ in range(LANES)]
     orders.send("ready")
     while (count := orders.recv()) is not None:
         if count == 1:
-            one_run(lanes[0], turns)
+            one_run(lanes[0], turns, at_once=at_once)
         else:
-            _in_lanes(lanes, count, turns)
+            _in_lanes(lanes, count, turns, at_once)
         orders.send("done")
 
 
-def _in_lanes(lanes: list[psycopg.Connection], count: int, turns: int) -> None:
+def _in_lanes(lanes: list[psycopg.Connection], count: int, turns: int, at_once: bool) -> None:
     def lane(number: int) -> None:
         for _ in range(number, count, LANES):
-            one_run(lanes[number], turns)
+            one_run(lanes[number], turns, at_once=at_once)
 
     threads = [threading.Thread(target=lane, args=(number,)) for number in range(LANES)]
     for thread in threads:
@@ -90,6 +113,7 @@ class PsycopgFloor:
 
     pids: list[int]
     pipes: list[Connection]
+    servers: list[int] = field(default_factory=list)
 
     def many(self, count: int) -> None:
         shares = [count // len(self.pipes)] * len(self.pipes)
@@ -105,17 +129,30 @@ class PsycopgFloor:
 
 
 @contextmanager
-def floor_a(place: Installation, procs: int, turns: int = 5) -> Iterator[PsycopgFloor]:
+def floor_a(
+    place: Installation, procs: int, turns: int = 5, *, at_once: bool = False
+) -> Iterator[PsycopgFloor]:
     """Floor (a) in `procs` processes."""
-    url = place.new_database("bench_floor_a")
-    with psycopg.connect(url, autocommit=True) as conn:
-        conn.execute(TABLES)
+    with place.database("bench_floor_a") as url:
+        with psycopg.connect(url, autocommit=True) as conn:
+            conn.execute(TABLES)
+        with _processes(procs, (url, turns, at_once)) as floor:
+            yield floor
+
+
+floor_a_at_once = partial(floor_a, at_once=True)
+"""A commit is one statement."""
+
+
+@contextmanager
+def _processes(procs: int, given: tuple[str, int, bool]) -> Iterator[PsycopgFloor]:
     spawn = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for _ in range(procs):
         ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=_serve, args=(url, turns, theirs), daemon=True)
+        process = spawn.Process(target=_serve, args=(*given, theirs), daemon=True)
         process.start()
+        theirs.close()  # so that its end is seen
         pipes.append(ours)
         processes.append(process)
     try:
@@ -124,6 +161,7 @@ def floor_a(place: Installation, procs: int, turns: int = 5) -> Iterator[Psycopg
         yield PsycopgFloor([process.pid or 0 for process in processes], pipes)
     finally:
         for pipe in pipes:
-            pipe.send(None)
+            with suppress(OSError):  # it has ended
+                pipe.send(None)
         for process in processes:
             process.join(10)

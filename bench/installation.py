@@ -76,7 +76,7 @@ class Installation:
             command = worker_command(queues=names, name=name, concurrency=concurrency)
             started.append(Worker(start_process(command, env={**self.env, **env}, log=log), log))
         for worker in started:
-            _await_ready(worker)
+            await_ready(worker)
         self.workers += started
         return started
 
@@ -88,12 +88,17 @@ class Installation:
             stop_process(worker.process)
         self.workers.clear()
 
-    def new_database(self, name: str) -> str:
-        """An empty database on the same server; its address."""
+    @contextmanager
+    def database(self, name: str) -> Iterator[str]:
+        """An empty database on the same server for the time of the block; its address."""
         with psycopg.connect(self.stack.database_url, autocommit=True) as conn:
             conn.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
             conn.execute(f'CREATE DATABASE "{name}"')
-        return address_of(self.stack, name)
+        try:
+            yield address_of(self.stack, name)
+        finally:
+            with psycopg.connect(self.stack.database_url, autocommit=True) as conn:
+                conn.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def servers_cpu(self) -> tuple[float, float]:
         """CPU seconds of PostgreSQL and of the broker since they started."""
@@ -104,7 +109,7 @@ def address_of(stack: Stack, name: str) -> str:
     return urlunsplit(urlsplit(stack.database_url)._replace(path=f"/{name}"))
 
 
-def _await_ready(worker: Worker) -> None:
+def await_ready(worker: Worker) -> None:
     limit = time.monotonic() + READY_SECONDS
     while b" ready." not in worker.log.read_bytes():
         if worker.process.poll() is not None or time.monotonic() > limit:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from uuid import UUID
@@ -64,12 +63,13 @@ def main(arguments: Sequence[str] = ()) -> int:
         about = machine.describe(place.env["DATABASE_URL"])
         ours.set_up(place)
         (worker,) = place.start_workers(EVERY_STEP)
+        alone = ours.Alone(place, seconds=PATIENCE)
         for _ in range(10):
-            _one(place, 5)
+            alone.run(5)
         for repeat in range(asked.repeats):
             for one in lengths.values():
                 if one.turns < 1000 or not repeat:
-                    _measure(place, worker.pid, one)
+                    _measure(place, alone, worker.pid, one)
     print(results.describe(about))
     print(f"load average now {machine.load()}\n")
     head = ["turns", "ms a turn", "CPU ms: worker", "PostgreSQL", "stored bytes", "WAL bytes"]
@@ -90,13 +90,13 @@ def _judge(short: Length, long: Length) -> int:
     return 0 if max(time_ratio, bytes_ratio) <= GOAL else 1
 
 
-def _measure(place: Installation, pid: int, one: Length) -> None:
+def _measure(place: Installation, alone: ours.Alone, pid: int, one: Length) -> None:
     times = max(1, TURNS // one.turns)
     turns = times * one.turns
     lsn, worker, postgres = place.number(_LSN), machine.cpu_of([pid]), place.servers_cpu()[0]
     seconds, ids = 0.0, []
     for _ in range(times):
-        taken, run_id = _one(place, one.turns)
+        taken, run_id = alone.run(one.turns)
         seconds += taken
         ids.append(run_id)
     one.ms.append(1000 * seconds / turns)
@@ -108,13 +108,6 @@ def _measure(place: Installation, pid: int, one: Length) -> None:
 
 
 _LSN = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
-
-
-def _one(place: Installation, turns: int) -> tuple[float, UUID]:
-    begun = time.perf_counter()
-    run_id = ours.start_run(turns)
-    ours.wait_for_one(place, run_id, seconds=PATIENCE)
-    return time.perf_counter() - begun, run_id
 
 
 def _stored(place: Installation, run_id: UUID) -> int:

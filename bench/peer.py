@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -14,12 +13,23 @@ from bench.installation import Installation
 from bench.machine import calibrate, cpu_of, load, percentile, rss_mb
 
 TURNS = 5
+CPU = ("workers", "postgres", "server", "broker", "driver")
+START_SECONDS = 4.0
+"""To start a peer and to stop it, about."""
 
 
 class Session(Protocol):
-    """A peer that is up. `pids` are its worker processes."""
+    """A peer that is up."""
 
-    pids: list[int]
+    @property
+    def pids(self) -> list[int]:
+        """Its worker processes."""
+        ...
+
+    @property
+    def servers(self) -> list[int]:
+        """Those of a server that only this peer uses, beside PostgreSQL and the broker."""
+        ...
 
     def many(self, count: int) -> None:
         """Start `count` runs at once and wait until the last has ended."""
@@ -32,22 +42,40 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Peer:
-    """A line of the table: its name, how many processes, its share of the runs, and how it
-    begins."""
+    """A line of the table: its name, how many processes, its share of the runs, and how it begins.
+
+    `pace` (runs a second) and `alone` (seconds of an isolated run) are about those of two quiet
+    cores: they only serve to say how long a measurement will take.
+    """
 
     name: str
     procs: int
     share: float
     open: Callable[[Installation, int], AbstractContextManager[Session]]
+    pace: float = 40.0
+    alone: float = 0.03
 
     @property
     def key(self) -> str:
         return f"{self.name} x{self.procs}"
 
+    def runs(self, asked: int) -> int:
+        """How many it does at once when `asked` are asked for."""
+        return max(8, int(asked * self.share))
+
+    def seconds(self, *, runs: int, singles: int) -> float:
+        """About how long one repeat takes."""
+        many = self.runs(runs)
+        return START_SECONDS + (many + _warm_up(many)) / self.pace + singles * self.alone
+
 
 @dataclass
 class Measured:
-    """One repeat of one peer. CPU in milliseconds a run; latencies in milliseconds."""
+    """One repeat of one peer. CPU in milliseconds a run; latencies in milliseconds.
+
+    `cpu`: `workers`; `postgres`; `server`, one that only this peer has; `broker`; and `driver`, the
+    process of the bench, which starts the runs of those that do not start them in a worker.
+    """
 
     runs_s: float
     p50_ms: float
@@ -64,6 +92,11 @@ class Measured:
         """All processes but the one that starts the runs."""
         return sum(value for name, value in self.cpu.items() if name != "driver")
 
+    @property
+    def server_ms(self) -> float:
+        """CPU of the server that holds the runs: PostgreSQL, or the peer's own."""
+        return self.cpu["postgres"] + self.cpu["server"]
+
     def stored(self) -> dict[str, Any]:
         return {**self.__dict__, "cpu_ms": self.cpu_ms}
 
@@ -73,7 +106,7 @@ def measure(peer: Peer, place: Installation, *, runs: int, singles: int) -> Meas
     calibration = calibrate()
     with peer.open(place, peer.procs) as session:
         place.looking.execute("CHECKPOINT")
-        session.many(max(10, min(40, runs // 5)))
+        session.many(_warm_up(runs))
         before = _snapshot(place, session)
         begun = time.perf_counter()
         session.many(runs)
@@ -86,13 +119,17 @@ def measure(peer: Peer, place: Installation, *, runs: int, singles: int) -> Meas
         runs_s=runs / taken,
         p50_ms=1000 * statistics.median(latencies) if latencies else 0.0,
         p95_ms=1000 * percentile(latencies, 0.95),
-        cpu={name: 1000 * each[name] for name in ("workers", "postgres", "broker", "driver")},
+        cpu={name: 1000 * each[name] for name in CPU},
         write_transactions=each["xid"],
         wal_bytes=each["wal"],
         rss_mb=memory / max(1, len(session.pids)),
         calibration_ms=calibration,
         load=load(),
     )
+
+
+def _warm_up(runs: int) -> int:
+    return max(10, min(40, runs // 5))
 
 
 def _timed(act: Callable[[], None]) -> float:
@@ -107,8 +144,9 @@ def _snapshot(place: Installation, session: Session) -> dict[str, float]:
     return {
         "workers": cpu_of(session.pids),
         "postgres": postgres,
+        "server": cpu_of(session.servers),
         "broker": broker,
-        "driver": cpu_of([os.getpid()]) - cpu_of(session.pids) - postgres - broker,
+        "driver": time.process_time(),
         "xid": place.number("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"),
         "wal": place.number("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"),
     }
