@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import signal
 import socket
 import subprocess
 import sys
@@ -75,7 +74,7 @@ def web_server(env: Mapping[str, str], token: str) -> Iterator[Web]:
     with socket.create_server(("127.0.0.1", 0), backlog=128) as door:
         command = [sys.executable, "-m", "gunicorn", "config.wsgi:application"]
         command += ["--bind", f"fd://{door.fileno()}", "--threads", "16", "--preload"]
-        command += ["--no-control-socket"]
+        command += ["--no-control-socket", "--graceful-timeout", "5"]
         process = subprocess.Popen(
             command, cwd=ROOT, env=env, pass_fds=[door.fileno()], stderr=subprocess.PIPE
         )
@@ -83,7 +82,7 @@ def web_server(env: Mapping[str, str], token: str) -> Iterator[Web]:
     try:
         yield Web(port, token)
     finally:
-        process.send_signal(signal.SIGQUIT)  # at once; nothing is in flight
+        process.terminate()  # QUIT may meet gunicorn with the lock in hand that its handler takes
         print(process.communicate(timeout=30)[1].decode()[-4000:])
 
 
