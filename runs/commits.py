@@ -132,22 +132,15 @@ def _at_once(
     if plan.steps is None or (results and plan.truth is None):
         return False
     drafts, held = _drafts(plan), {"fence": lease.fence, "claim_token": lease.token}
-    end: transitions.RunEnd | None = None
+    actor = f"worker:{lease.worker}"
+    for point in points:  # COMMIT goes along with the statement
+        failpoints.hit(f"{point}.before_commit")
     try:
-        with transaction.atomic(durable=True):
-            end = transitions.write_at_once(
-                view.run, *drafts, actor=f"worker:{lease.worker}", held=held
-            )
-            if end is None:
-                transaction.set_rollback(True)
-            for point in points if end is not None else ():
-                failpoints.hit(f"{point}.before_commit")
+        end = transitions.write_at_once(view.run, *drafts, actor=actor, held=held)
     except IllegalTransition:
         return False
     except (DatabaseError, InterfaceError) as error:
-        if isinstance(error, OperationalError | InterfaceError) and (end or _connection_is_lost()):
-            # With an `end` it was the COMMIT, which may have gone through. The connection does not
-            # tell: Django has made a new one by now.
+        if _may_be_committed(error):
             raise
         log.info("run %s: not written at once: %s", lease.run_id, error)
         return False
@@ -156,6 +149,21 @@ def _at_once(
     end.carry(view.run)
     transitions.settle_revisions(*drafts)
     return True
+
+
+def _may_be_committed(error: Exception) -> bool:
+    """Whether the transaction may have gone through: the server has not said that it did not.
+
+    The connection does not tell: Django has made a new one by now.
+    """
+    said = getattr(error.__cause__, "sqlstate", None)
+    return isinstance(error, OperationalError | InterfaceError) and (
+        said is None or said.startswith(_ENDS_THE_CONNECTION)
+    )
+
+
+_ENDS_THE_CONNECTION = ("08", "57P")
+"""SQLSTATEs with which a server hangs up, whatever it had been asked."""
 
 
 def _as_planned(

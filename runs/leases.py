@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import RUN_TERMINAL, RunState
-from runs import isolation, transitions
+from runs import isolation, prepared, transitions
 from runs.models import Run
 from runs.view import Seen
 from runs.worker import WorkerIdentity
@@ -67,7 +67,7 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
     token = uuid4()
     for left in reversed(range(TRIES)):
         try:
-            return _claim(run_id, revision, worker, token)
+            return prepared.again(lambda: _claim(run_id, revision, worker, token))
         except (OperationalError, InterfaceError) as error:
             connection.close()
             if not left:
@@ -93,8 +93,11 @@ def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UU
         draft.take_lease(worker=worker.id, token=token)
         if isolation.is_isolated(run.claims):  # else the column, which is indexed, stays
             draft.set_run(wake_at=isolation.wake_if_lost(claims=run.claims, now=now))
-        transitions.finish(run, draft, actor=worker.actor)
         failpoints.hit("claim.before_commit")
+        end = transitions.write_at_once(run, draft, actor=worker.actor, held={})
+        if end is None:
+            raise RuntimeError(f"run {run_id}: its locked row has changed")
+        end.carry(run)
     failpoints.hit("claim.after_commit")
     seen = Seen(run, now, local)
     return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence, seen=seen)

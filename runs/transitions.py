@@ -28,7 +28,7 @@ from agentcore.lifecycle import (
     RunState,
 )
 from runs import sql
-from runs.announcing import announce
+from runs.announcing import announce, outbox_of, wake_readers
 from runs.at_once import together
 from runs.dispatch import hint_on_commit
 from runs.event_rows import event_of
@@ -218,10 +218,9 @@ def lock_run(run_id: UUID) -> tuple[Run, datetime]:
 
 
 def write_rows(draft: Draft, *, after: Draft | None = None) -> None:
-    """Everything of a draft but the run row and the event. Raises `StaleDraft`.
-
-    `after` is the draft written before it in the same transaction, which has moved the revisions
-    of the actions it touched. Memory is not changed: the transaction may be tried again.
+    """Everything of a draft but the run row and the event. Raises `StaleDraft`. `after` is the
+    draft written before it in the same transaction, which has moved the revisions of the actions it
+    touched. Memory is not changed: the transaction may be tried again.
     """
     _insert_kind(draft, Turn)
     _insert_kind(draft, ActionJournal)
@@ -248,11 +247,12 @@ def _insert_kind(draft: Draft, kind: type[models.Model]) -> None:
 
 
 def write_at_once(run: Run, *drafts: Draft, actor: str, held: dict[str, Any]) -> RunEnd | None:
-    """All of `drafts`, the run row and the event as one statement, first the run row.
+    """All of `drafts`, the run row and the event as one statement, first the run row: a transaction
+    of its own, or the last writes of the open one, which it commits.
 
-    None when they do not fit into one, or when a guard did not hold; then, as after an error, the
-    transaction must be rolled back. `run` is the row in memory, `held` are columns of it that must
-    still have these values. It is changed by the answer's `carry`, after the commit.
+    None, and nothing is written, when they do not fit into one or a guard did not hold. `run`, the
+    row in memory, is changed by the answer's `carry`; `held` are columns of it that must still have
+    these values. After an error of the connection nobody knows whether it was committed.
     """
     ready = together(drafts)
     if ready is None:
@@ -263,12 +263,28 @@ def write_at_once(run: Run, *drafts: Draft, actor: str, held: dict[str, Any]) ->
     ready.join(writes)
     if end.event is not None:
         writes.insert([end.event])
-    if not writes.run():
+    if _wakes_others(run, end):
+        return end if _written_and_told(run, end, writes, actor) else None
+    if not writes.run_to_the_end(last=outbox_of(run, end.event)):
         return None
-    if end.event is not None:
-        announce(run, end.event)
-    _tell_parent(run, end, actor=actor)
+    wake_readers(run, end.event)
     return end
+
+
+def _wakes_others(run: Run, end: RunEnd) -> bool:
+    """Whether it ends, and its parent or the next of its session may go on."""
+    return "ended_at" in end.sets and (run.parent_id or run.session_id) is not None
+
+
+def _written_and_told(run: Run, end: RunEnd, writes: sql.Together, actor: str) -> bool:
+    """The end of a run, and the others that it wakes, in one transaction."""
+    with transaction.atomic(durable=True):
+        if not writes.run():
+            transaction.set_rollback(True)
+            return False
+        announce(run, end.event)
+        _tell_parent(run, end, actor=actor)
+    return True
 
 
 def finish(run: Run, *drafts: Draft, actor: str) -> None:
@@ -283,8 +299,7 @@ def finish(run: Run, *drafts: Draft, actor: str) -> None:
         raise StaleDraft(f"run {run.id} is no longer at revision {run.revision}")
     _tell_parent(run, end, actor=actor)  # may fail, so memory comes after it
     end.carry(run)
-    if end.event is not None:
-        announce(run, end.event)
+    announce(run, end.event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,6 @@ FAST = {
     "AGENTCORE_ISOLATE_BACKOFF": "0.2",
     "AGENTCORE_ISOLATE_GRACE": "0.3",
 }
-DEAD_AFTER, SWEEP_PERIOD = 2.0, 0.3
 
 _SETUP = """
 import io

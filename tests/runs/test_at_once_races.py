@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.db.backends.postgresql.base import DatabaseWrapper
+from psycopg.pq import TransactionStatus
 
+from config.pooled.begin import Cursor
 from runs import controls, pausing, sql, switches
 from runs.cancelling import cancel_run
 from runs.control_models import Switch
@@ -46,15 +49,15 @@ def _elsewhere(act: Callable[[], object]) -> None:
 def before_start(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     """What is done once, on another connection, right before the statement that starts a call."""
     todo: list[Callable[[], object]] = []
-    run = sql.Together.run
+    run = sql.Together.run_to_the_end
 
-    def patched(self: sql.Together) -> bool:
+    def patched(self: sql.Together, **last: Any) -> bool:
         starts = any("runs_attempt" in part and "INSERT" in part for part in self._parts)
         if starts and todo:
             _elsewhere(todo.pop())
-        return run(self)
+        return run(self, **last)
 
-    monkeypatch.setattr(sql.Together, "run", patched)
+    monkeypatch.setattr(sql.Together, "run_to_the_end", patched)
     return todo
 
 
@@ -129,15 +132,29 @@ def test_a_lost_reply_to_any_commit_is_looked_up_and_nothing_is_sent_twice(
 ) -> None:
     pay = write_tool(shop)
     run = propose_run((pay, {"what": "a"}))
-    commit, commits = DatabaseWrapper._commit, itertools.count()
+    send, commit = Cursor.execute, DatabaseWrapper._commit
+    commits = itertools.count()
 
-    def every_second_reply_is_lost(self: Any) -> None:
-        commit(self)
+    def lose_every_second(conn: Any) -> None:
         if next(commits) % 2 == 0:
-            self.connection.close()
-            raise OperationalError("the reply was lost")
+            conn.close()
+            raise psycopg.OperationalError("the reply was lost")
 
-    monkeypatch.setattr(DatabaseWrapper, "_commit", every_second_reply_is_lost)
+    def sending(self: Cursor, query: Any, *args: Any, **options: Any) -> Any:
+        result = send(self, query, *args, **options)
+        if str(query).endswith("; COMMIT"):
+            lose_every_second(self.connection)
+        return result
+
+    def committing(self: Any) -> None:
+        open_still = self.connection.info.transaction_status != TransactionStatus.IDLE
+        commit(self)
+        if open_still:
+            with self.wrap_database_errors:
+                lose_every_second(self.connection)
+
+    monkeypatch.setattr(Cursor, "execute", sending)
+    monkeypatch.setattr(DatabaseWrapper, "_commit", committing)
     go(run, inline=TO_THE_TURN)
     monkeypatch.undo()
     assert next(commits) >= 6

@@ -2,6 +2,7 @@
 
 --trials N    about so many trials in all (0: every boundary; the default)
 --minutes M   stop after M minutes
+--width W     trials at a time (2 more than there are processors)
 --seed S      the order and every choice; printed, for the next time
 --only KIND   one phase (may be repeated)
 --replay ID   one trial, by the text that was printed when it failed
@@ -115,7 +116,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=KINDS, action="append")
     parser.add_argument("--replay", default="")
     parser.add_argument("--without", default="", choices=["", "all", *guards.GUARDS])
-    parser.add_argument("--width", type=int, default=2 + 2 * (os.cpu_count() or 1))
+    # More at once would measure how long a trial waits for a processor.
+    parser.add_argument("--width", type=int, default=2 + (os.cpu_count() or 1))
     parser.add_argument("--report", action="store_true")
     return parser.parse_args()
 

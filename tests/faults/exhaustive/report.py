@@ -40,6 +40,7 @@ def figures_text(figures: Figures, recorded: Recorded, *, seed: int) -> str:
         f"| kill to next claim, p50 | {p50:.2f} s |",
         f"| kill to next claim, p99 (limit {RECOVERY_LIMIT:.1f} s) | {p99:.2f} s |",
         f"| kills followed by a claim | {len(figures.recoveries)} |",
+        f"| not counted: the message was lost with another trial's worker | {figures.crossed} |",
         f"| armed, but the run took another way | {figures.passed_by.total()} |",
     ]
     return "\n".join(lines)

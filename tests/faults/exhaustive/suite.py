@@ -22,6 +22,7 @@ class Figures:
     passed_by: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
     recoveries: list[float] = field(default_factory=list)
+    crossed: int = 0
     failed: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -32,6 +33,7 @@ class Figures:
             return
         self.trials[kind] += 1
         self.recoveries += outcome.recoveries
+        self.crossed += outcome.crossed
         self.violations.update({violation.kind for violation in outcome.violations})
         if outcome.violations:
             self.failed.append(outcome)
@@ -100,6 +102,9 @@ class Suite:
     def _progress(self, outcome: Outcome, done: int, began: float) -> None:
         for violation in outcome.violations:
             self.say(f"  ORD-{outcome.number} {violation}\n    {outcome.trial.id}")
+        for seconds in outcome.recoveries:
+            if seconds > RECOVERY_LIMIT:
+                self.say(f"  claimed again after {seconds:.2f} s\n    {outcome.trial.id}")
         if done % 50 == 0:
             rate = done / (time.monotonic() - began)
             figures = self.figures

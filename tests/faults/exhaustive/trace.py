@@ -26,6 +26,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+MESSAGE_LOST = "message lost"
+"""Event: a worker that another trial killed had a message about this one's run."""
 PROCESS = "_process."
 """Begins the name of what is armed for threads that drive no run."""
 
@@ -34,9 +36,17 @@ class Scope:
     """The boundaries of one trial in this process."""
 
     def __init__(
-        self, folder: Path, trial: str, role: str, armed: dict[str, Any], *, fresh: bool = False
+        self,
+        folder: Path,
+        trial: str,
+        role: str,
+        armed: dict[str, Any],
+        *,
+        last_words: Callable[[str], None],
+        fresh: bool = False,
     ) -> None:
         self.trial, self.role, self._mark = trial, role, "p" if fresh else ""
+        self._last_words = last_words
         self.record: bool = armed.get("record", False)
         self.faults: list[dict[str, Any]] = armed.get("faults", [])
         self.tampers: bool = armed.get("tampers", False)
@@ -72,6 +82,8 @@ class Scope:
         for number, fault in enumerate(self.faults):
             if fault["at"] == at and fault["side"] == side and self._first(number):
                 self.say("fired", at=at, side=side, mode=fault["mode"])
+                if fault["mode"] == "kill":
+                    self._last_words(self.trial)
                 _MODES[fault["mode"]](link)
 
     def _first(self, number: int) -> bool:
@@ -121,6 +133,7 @@ class Tracer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.last_words: Callable[[str], None] = lambda _trial: None
         self.local = threading.local()
         self._scopes: dict[str, Scope] = {}
         self._driving: Counter[str] = Counter()
@@ -134,7 +147,9 @@ class Tracer:
         """The scope of a trial that is armed or recorded, for the current thread; else None."""
         self.close()
         armed = self._armed(trial) if trial else None
-        self.local.scope = Scope(self.folder, trial, role, armed) if armed else None
+        words = self.last_words
+        scope = Scope(self.folder, trial, role, armed, last_words=words) if armed else None
+        self.local.scope = scope
         self.local.trial = trial
         with self._lock:
             self._driving[trial] += 1
@@ -145,6 +160,12 @@ class Tracer:
         if trial:
             with self._lock:
                 self._driving[trial] -= 1
+
+    def note(self, trial: str, event: str) -> None:
+        """A line in the log of a trial that is under way, whoever drives it."""
+        armed = self._armed(trial) if trial else None
+        if armed is not None:
+            Scope(self.folder, trial, "", armed, last_words=self.last_words).say(event)
 
     def _armed(self, name: str) -> dict[str, Any] | None:
         try:
@@ -183,7 +204,9 @@ class Tracer:
                 armed = self._armed(name)
                 if armed is None:
                     return None
-                self._scopes[key] = Scope(self.folder, trial, role, armed, fresh=True)
+                words = self.last_words
+                scope = Scope(self.folder, trial, role, armed, last_words=words, fresh=True)
+                self._scopes[key] = scope
             scope = self._scopes[key]
             needed = scope.record or role == "consumer" or self._driving[trial] > 0
             return scope if needed else None
@@ -226,14 +249,20 @@ def _role(thread: str) -> str:
 
 
 _SPACE, _MANY = re.compile(r"\s+"), re.compile(r"(\(?%s\)?(?:, )?){2,}")
-_NUMBER = re.compile(r"\d+")
+_QUOTED, _NUMBER = re.compile(r"E?'(?:[^']|'')*'"), re.compile(r"\d+")
+_AT_ONCE = re.compile(r"(PREPARE|DEALLOCATE|EXECUTE) ac_|WITH wN AS ")
 
 
 def sql_text(statement: object) -> str:
-    """A statement with its lists of values folded, cut to what tells it apart."""
+    """A statement without its values, cut to what tells it apart.
+
+    Whether a process has prepared a statement before does not count: it is the same boundary.
+    """
     text = statement.decode() if isinstance(statement, bytes) else str(statement)
-    text = _SPACE.sub(" ", _MANY.sub("%s…", text)).strip()
+    text = _SPACE.sub(" ", _MANY.sub("%s…", _QUOTED.sub("?", text))).strip()
     text = _NUMBER.sub("N", text.replace('"', ""))
+    parts = ["at once" if _AT_ONCE.match(part) else part for part in text.split("; ")]
+    text = "; ".join(dict.fromkeys(parts))
     if len(text) <= 110:
         return text or "(ping)"
     return f"{text[:80]}…{text[-28:]}"

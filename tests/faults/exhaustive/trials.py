@@ -15,7 +15,7 @@ from examples.refund_desk.admin_client import AdminError
 from tests.faults import family, invariants
 from tests.faults.exhaustive.desk import Desk, wait_for
 from tests.faults.exhaustive.stories import SECOND, STORIES
-from tests.faults.exhaustive.trace import PROCESS
+from tests.faults.exhaustive.trace import MESSAGE_LOST, PROCESS
 from tests.faults.invariants import Facts, Violation
 from tests.world import get_json
 
@@ -73,13 +73,15 @@ def parse_id(text: str) -> Trial:
 
 @dataclass
 class Outcome:
-    """How a trial ended. `recoveries`: seconds from each kill to the next claim of the run."""
+    """How a trial ended. `recoveries`: seconds from each kill to the next claim of the run;
+    `crossed`: kills that have none, since another trial's kill took the run's message along."""
 
     trial: Trial
     number: int
     reached: bool = False
     seconds: float = 0.0
     recoveries: list[float] = field(default_factory=list)
+    crossed: int = 0
     violations: list[Violation] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
 
@@ -113,7 +115,7 @@ def run_trial(desk: Desk, trial: Trial, *, record: bool = False) -> Outcome:
         key = desk.event_key
         outcome.violations += family.violations(facts, below, expected, event_key=key)
         if len(trial.faults) == 1:  # a run that has killed twice is held back on purpose
-            outcome.recoveries = _recoveries(outcome.log, facts)
+            _recoveries(outcome, facts)
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -234,14 +236,20 @@ def _facts(desk: Desk, run_id: str, number: int, log: list[dict[str, Any]]) -> F
     )
 
 
-def _recoveries(log: list[dict[str, Any]], facts: Facts) -> list[float]:
-    """Seconds from each kill of a worker to the next claim; a wait for a person is no recovery."""
+def _recoveries(outcome: Outcome, facts: Facts) -> None:
+    """Seconds from each kill of a worker to the next claim; a wait for a person is no recovery, and
+    where the message was lost with another worker that was killed meanwhile it is not one kill.
+    """
+    log = outcome.log
+    lost = [e["t"] for e in log if e["e"] == MESSAGE_LOST]
     decided = [row["decided_at"].timestamp() for row in facts.approvals if row["decided_at"]]
-    found = []
     for kill in (e for e in log if e["e"] == "fired" and e["mode"] == "kill"):
         if kill["at"].startswith("web|"):
             continue
         claim = next((e["t"] for e in log if e["e"] == "claim" and e["t"] > kill["t"]), None)
-        if claim is not None and not any(kill["t"] < at < claim for at in decided):
-            found.append(claim - kill["t"])
-    return found
+        if claim is None or any(kill["t"] < at < claim for at in decided):
+            continue
+        if any(kill["t"] < at < claim for at in lost):
+            outcome.crossed += 1
+        else:
+            outcome.recoveries.append(claim - kill["t"])
