@@ -22,6 +22,7 @@ from agentcore.guardrails import Guardrail
 from agentcore.languages import ENGLISH, Language, languages_of
 from agentcore.policy import POLICY_VERSION
 from agentcore.progress import NoProgress
+from agentcore.values import Effect
 from runs import calling
 from runs.calling import AgentTool
 from runs.models import AgentVersion
@@ -33,6 +34,7 @@ __all__ = [
     "AgentTool",
     "agent",
     "all_agents",
+    "effect_of",
     "forget_frozen",
     "get_agent",
     "is_unknown_version",
@@ -244,6 +246,14 @@ def languages_in(spec: Mapping[str, Any]) -> tuple[Language, ...]:
 
 def get_agent(name: str) -> AgentDeclaration | None:
     return _AGENTS.get(name)
+
+
+def effect_of(spec: ToolSpec) -> Effect:
+    """The most that a call of a tool may do: of another agent, what any of its tools may do. The
+    journal has such a call as a read, since what is written is written by the child.
+    """
+    called = get_agent(spec.agent) if spec.agent else None
+    return calling.powers_of(called).effect if called is not None else spec.effect
 
 
 def all_agents() -> list[AgentDeclaration]:

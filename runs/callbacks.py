@@ -193,8 +193,11 @@ def _hear(draft: Draft, callback: Callback, action_id: UUID) -> str:
         action=action,
         word=Word(callback.word),
         heard=heard,
-        source=f"callback:{callback.source}:{callback.event_id}"[:200],
-        detail=callback.detail,
+        by=outcomes.Said(
+            actor=f"callback:{callback.source}",
+            source=f"callback:{callback.source}:{callback.event_id}"[:200],
+            detail=callback.detail,
+        ),
     )
     draft.also(partial(_mark, callback.pk, action.pk, heard, draft.now))
     draft.set_run(wake_at=draft.now)

@@ -7,6 +7,7 @@ the agent that calls, since a child never has more than its parent gives it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -59,6 +60,11 @@ class AgentTool:
     def name(self) -> str:
         """The tool that a call of the agent is."""
         return f"{LABEL}.{self.agent}"
+
+    @property
+    def wire_name(self) -> str:
+        """What the model calls it."""
+        return f"{LABEL}__{self.agent}"
 
     @property
     def powers(self) -> Powers:
@@ -166,9 +172,21 @@ class Finding:
 
 def findings(agent: AgentDeclaration, known: Known) -> list[Finding]:
     """E121 unknown, E122 cycle, E123 more powers than were handed down, E124 too deep, E125 no
-    form as a tool.
+    form as a tool, E126 two calls by one name.
     """
-    return [found for call in agent.calls for found in _of_call(agent, call, known)]
+    found = [one for call in agent.calls for one in _of_call(agent, call, known)]
+    return [*found, *_same_names(agent)]
+
+
+def _same_names(agent: AgentDeclaration) -> Iterator[Finding]:
+    """A call that the model could not tell from another one: whose terms would it have?"""
+    calls = [call.wire_name for call in agent.calls]
+    specs = (registry.get(name) for name in agent.tools)
+    offered = Counter(calls + [spec.wire_name for spec in specs if spec is not None])
+    for name in dict.fromkeys(calls):
+        if offered[name] > 1:
+            said = f"{offered[name]} of its tools have the name {name}, so that the model"
+            yield Finding("E126", f"agent {agent.name!r}: {said} could not tell them apart")
 
 
 def _of_call(agent: AgentDeclaration, call: AgentTool, known: Known) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ def check_calls(
     app_configs: Sequence[AppConfig] | None = None,  # noqa: ARG001  (Django's signature)
     **kwargs: Any,  # noqa: ARG001
 ) -> list[CheckMessage]:
-    """E121-E125: an agent calls another one in a way that may not be (`runs/calling.py`)."""
+    """E121-E126: an agent calls another one in a way that may not be (`runs/calling.py`)."""
     return [
         Error(found.message, obj=agent.name, id=f"agentcore.{found.code}")
         for agent in all_agents()

@@ -38,6 +38,8 @@ from runs.history import is_strange
 from runs.models import ActionJournal, AgentVersion, Run
 from runs.transitions import Draft
 from runs.view import View, is_child, is_write
+from tools.arguments import load_params
+from tools.errors import InvalidArguments
 from tools.spec import ToolSpec
 
 A = ActionState
@@ -92,8 +94,31 @@ def begin(view: View, draft: Draft, action: ActionJournal, spec: ToolSpec) -> Re
     )
     if isinstance(given, TooLittle):
         return Refusal("BUDGET", given.detail)
-    _draft(view, draft, action, agent=agent, version=version, given=given, powers=powers)
+    try:
+        asked = _input_of(action, spec)
+    except InvalidArguments as error:
+        return Refusal("AGENT_UNAVAILABLE", f"its input is another one by now: {error.detail}")
+    _draft(
+        view,
+        draft,
+        action,
+        agent=agent,
+        version=version,
+        given=given,
+        powers=powers,
+        asked=asked,
+    )
     return None
+
+
+def _input_of(action: ActionJournal, spec: ToolSpec) -> dict[str, Any]:
+    """What the child is asked, as the input of any run is stored: without the value of a Secret.
+
+    The action keeps it, since that is what was judged and hashed. Raises `InvalidArguments`.
+    """
+    params = load_params(spec=spec, arguments=action.arguments or {})
+    asked: dict[str, Any] = params.model_dump(mode="json")
+    return asked
 
 
 def _grant_of(view: View, action: ActionJournal) -> dict[str, Any] | None:
@@ -137,6 +162,7 @@ def _draft(
     version: AgentVersion,
     given: Slice,
     powers: Powers,
+    asked: dict[str, Any],
 ) -> None:
     parent, now = draft.run, draft.now
     child_id = new_id()
@@ -157,7 +183,7 @@ def _draft(
         "on_behalf_of": parent.on_behalf_of,
         "scopes": [scope for scope in parent.scopes if scope in powers.scopes],
         "webhook_endpoint_id": parent.webhook_endpoint_id,
-        "input": action.arguments,
+        "input": asked,
         "priority": parent.priority,
         "dry_run": parent.dry_run,
         "trace_id": parent.trace_id,

@@ -14,6 +14,7 @@ from agentcore.canonical import sha256_hex
 from agentcore.lifecycle import ActionState
 from agentcore.progress import NoProgress
 from agentcore.termination import Call, Condition, Hard, MaxInvalidCalls, Step, Stop
+from runs import caps
 from runs.contexts import NO_DECISION
 from runs.history import History, Watch
 from runs.models import ActionJournal, Turn
@@ -60,8 +61,16 @@ def _hard(view: View) -> Hard:
         failures=failures,
         parallel=budget.get("parallel"),
         handoffs=None if handoffs is None else handoffs - _handoffs_below(view),
-        tool_calls=dict(budget.get("tool_calls") or {}),
+        tool_calls=_tool_calls(view, budget.get("tool_calls") or {}),
     )
+
+
+def _tool_calls(view: View, most: Mapping[str, int]) -> dict[str, int]:
+    """What is left of each cap after what the runs below have begun, its own calls included."""
+    if not (most and view.run.handoffs_lent):
+        return dict(most)
+    below = caps.begun_below(view, most)
+    return {tool: max(0, limit - below[tool]) for tool, limit in most.items()}
 
 
 def _handoffs_below(view: View) -> int:
@@ -74,7 +83,8 @@ def _handoffs_below(view: View) -> int:
 
 def over(view: View) -> str:
     """Which limit the calls of the reply just recorded exceed; "" for none."""
-    stop = _shown(view, "calls", _hard(view), lambda: _hard(view).of_calls())
+    hard = _hard(view)
+    stop = _shown(view, "calls", hard, hard.of_calls)
     return stop.detail if stop is not None else ""
 
 

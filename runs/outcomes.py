@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +18,9 @@ from agentcore.values import Json
 from runs import lineage
 from runs.account_models import Evidence
 from runs.agents import get_agent
+from runs.dispatch import hint_on_commit
 from runs.models import ActionJournal, Callback, Run
-from runs.transitions import Draft, locked_run
+from runs.transitions import Draft, finish, lock_run, locked_run, write_rows
 from runs.view import View, is_child, is_write, spec_of
 from tools import registry
 from tools.limits import run_limited
@@ -119,20 +122,62 @@ def _is_made(action: ActionJournal) -> bool:
     return action.state == A.VOIDED and action.same_as_id is not None
 
 
-def hear_result(
-    draft: Draft, *, action: ActionJournal, word: Word, heard: Heard, source: str, detail: str
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Where a later word comes from: `actor` of the events, `source` of the evidence."""
+
+    actor: str
+    source: str
+    detail: str
+
+
+def hear_result(draft: Draft, *, action: ActionJournal, word: Word, heard: Heard, by: Said) -> None:
     """Draft what a downstream's word about an accepted write means for a run that has ended: the
-    answer stands as it was given, the business outcome follows. Other words change nothing here.
+    answer stands as it was given, the business outcome follows, and that of the runs above as well.
+    Other words change nothing here.
     """
     final = word is Word.FAILED or (word is Word.SUCCEEDED and heard is Heard.EVIDENCE)
     if not (final and draft.run.is_terminal and action.state == A.SUCCEEDED):
         return
-    rows = ActionJournal.objects.filter(run_id=draft.run.id, state=A.SUCCEEDED)
-    accepted = [row for row in rows if is_write(row) and _only_accepted(row)]
+    accepted = _accepted_in(draft.run)
     if action.id in {row.id for row in accepted}:
         said = _later_word(accepted, {action.id: word})
-        _draft_result(draft, said, source=source, detail=detail, action_id=action.id)
+        _draft_result(draft, said, source=by.source, detail=by.detail, action_id=action.id)
+        if draft.run.parent_id is not None:
+            draft.finally_(partial(_tell_above, draft.run, action.id, by))
+
+
+def _accepted_in(run: Run) -> list[ActionJournal]:
+    """The writes of a run and of those below it that a downstream has only accepted."""
+    runs = [run.id, *lineage.below(run)]
+    rows = ActionJournal.objects.filter(run_id__in=runs, state=A.SUCCEEDED)
+    return [row for row in rows if is_write(row) and _only_accepted(row)]
+
+
+def _tell_above(child: Run, action_id: UUID, by: Said) -> None:
+    """In the transaction that stores the word: the outcome of each run above, from the child up, as
+    when it ends. A callback is settled once, so this happens once.
+
+    What a run above has planned may rest on the earlier word: it looks again. One that has a write
+    of unknown fate stays uncertain.
+    """
+    if child.parent_id is None:
+        return
+    run, now = lock_run(child.parent_id)
+    draft = Draft(run=run, now=now, event=EVENT, named=True)
+    if not run.is_terminal:
+        draft.set_run(wake_at=now, hinted_at=None)
+    elif run.business_outcome != UNCERTAIN:
+        said = _later_word(_accepted_in(run))
+        if said != run.business_outcome:
+            draft.note(child=str(child.id))
+            _draft_result(draft, said, source=by.source, detail=by.detail, action_id=action_id)
+    if not draft.is_empty:
+        write_rows(draft)
+        finish(run, draft, actor=by.actor)
+    if not run.is_terminal:
+        hint_on_commit(run)
+    _tell_above(run, action_id, by)
 
 
 def record_business_result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -74,6 +74,26 @@ def events_page(*, run_id: UUID, after: int, limit: int) -> tuple[list[Event], b
     rows = Event.objects.filter(run_id=run_id, seq__gt=after).order_by("seq")
     found = list(rows[: limit + 1])
     return found[:limit], len(found) > limit
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """Where a run stands in its tree: the run that asked for it, and the one above them all. Both
+    are None for that one itself.
+    """
+
+    parent: UUID | None = None
+    root: UUID | None = None
+
+
+ALONE = Kin()
+
+
+def kin_of(*, run_ids: Iterable[UUID]) -> dict[UUID, Kin]:
+    """The place of each of these runs that another one asked for; the others are left out."""
+    rows = Run.objects.filter(id__in=set(run_ids), parent__isnull=False)
+    found = rows.values_list("id", "parent_id", "root_id")
+    return {run_id: Kin(parent, root) for run_id, parent, root in found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,18 @@ class View:
         return self.run if self.run.root_id is None else Run.objects.get(pk=self.run.root_id)
 
     @cached_property
+    def above(self) -> list[Run]:
+        """The run that asked for this one, the one above that, and so on, each with its agent
+        version; nothing for a run that somebody asked for. Only what never changes of them counts.
+        """
+        found: list[Run] = []
+        parent_id = self.run.parent_id
+        while parent_id is not None:
+            found.append(Run.objects.select_related("agent_version").get(pk=parent_id))
+            parent_id = found[-1].parent_id
+        return found
+
+    @cached_property
     def from_strangers(self) -> bool:
         """Whether a model that asked for this run, or for one above it, had read what strangers
         wrote."""

@@ -8,11 +8,18 @@ from agentcore.values import Key, Natural, Query
 from tools.spec import ToolSpec
 
 Guarantee = Literal[
-    "read only", "dedupe + probe", "dedupe only", "lookup", "absolute write", "none"
+    "read only",
+    "run of an agent",
+    "dedupe + probe",
+    "dedupe only",
+    "lookup",
+    "absolute write",
+    "none",
 ]
 
 MEANING: dict[Guarantee, str] = {
     "read only": "changes nothing; asked again when it fails",
+    "run of an agent": "made once; its tools guarantee what each of them does",
     "dedupe + probe": "sent again under the same key, which the downstream does once; can be asked",
     "dedupe only": "sent again under the same key, which the downstream does once; cannot be asked",
     "lookup": "asked by our reference; sent again only after it is proven absent",
@@ -24,6 +31,8 @@ MEANING: dict[Guarantee, str] = {
 
 def guarantee(spec: ToolSpec) -> Guarantee:
     """The guarantee class of a tool."""
+    if spec.agent:
+        return "run of an agent"
     if not spec.effect.is_write:
         return "read only"
     match spec.contract:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from agentcore.values import Contract, Effect
 from runs import switches
-from runs.agents import AgentDeclaration, all_agents, get_agent
+from runs.agents import AgentDeclaration, all_agents, effect_of, get_agent
 from runs.api import docs
 from runs.api.asking import no_parameters, page_and
 from runs.api.auth import caller_of
@@ -121,7 +121,9 @@ class Tool(Shape):
     owner: str | None
     description: str
     parameters: JsonValue = Field(description="JSON Schema of the arguments.")
-    effect: str
+    effect: str = Field(
+        description="The most that it may do; of `agents.NAME`, the most that this agent may do."
+    )
     annotations: ToolAnnotations
     guarantee: ToolGuarantee
     policy: ToolPolicy
@@ -167,8 +169,15 @@ GUARANTEES = {
 }
 
 
+OF_AGENT = (
+    "A run of another agent: its tools guarantee what each of them does, and it settles its writes "
+    "before it ends."
+)
+
+
 def tool_json(spec: ToolSpec) -> dict[str, Any]:
     """A tool as its JSON says it."""
+    effect = effect_of(spec)
     shape = Tool(
         id=spec.name,
         object="tool",
@@ -178,8 +187,8 @@ def tool_json(spec: ToolSpec) -> dict[str, Any]:
         owner=spec.owner or None,
         description=spec.description,
         parameters=spec.schema,
-        effect=spec.effect.lower(),
-        annotations=_annotations(spec),
+        effect=effect.lower(),
+        annotations=_annotations(spec, effect),
         guarantee=_guarantee(spec, spec.contract),
         policy=_policy(spec),
         timeout_seconds=spec.timeout,
@@ -187,12 +196,12 @@ def tool_json(spec: ToolSpec) -> dict[str, Any]:
     return shape.model_dump(mode="json")
 
 
-def _annotations(spec: ToolSpec) -> ToolAnnotations:
+def _annotations(spec: ToolSpec, effect: Effect) -> ToolAnnotations:
     contract = spec.contract.name if spec.contract else ""
     return ToolAnnotations(
-        readOnlyHint=not spec.effect.is_write,
-        destructiveHint=spec.effect is Effect.WRITE_IRREVERSIBLE,
-        idempotentHint=not spec.effect.is_write or contract in ("KEY", "NATURAL"),
+        readOnlyHint=not effect.is_write,
+        destructiveHint=effect is Effect.WRITE_IRREVERSIBLE,
+        idempotentHint=not effect.is_write or contract in ("KEY", "NATURAL"),
         openWorldHint=True,
     )
 
@@ -201,7 +210,7 @@ def _guarantee(spec: ToolSpec, contract: Contract | None) -> ToolGuarantee:
     name = contract.name if contract else None
     return ToolGuarantee(
         contract=name.lower() if name else None,
-        text=GUARANTEES[name] if name else "A read has no effect.",
+        text=GUARANTEES[name] if name else OF_AGENT if spec.agent else "A read has no effect.",
         retention_seconds=_seconds(getattr(contract, "retention", None)),
         settle_seconds=_seconds(getattr(contract, "settle", None)),
         probe=spec.probe_fn is not None,

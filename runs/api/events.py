@@ -25,6 +25,7 @@ from runs.api.schemas import EventList
 from runs.feed import CursorTooOld, feed_page
 from runs.models import Run
 from runs.refusals import Refused
+from runs.selectors import ALONE, Kin
 
 EVENT_STREAM = "text/event-stream"
 LAST_EVENT_ID = OpenApiParameter(
@@ -61,7 +62,8 @@ class RunEventsView(ApiView):
             return _replay(run, _cursor(request, run, page))
         after = cursor_of(page, lambda text: _seq_in(run.id, text)) or 0
         events, more = selectors.events_page(run_id=run.id, after=after, limit=page.limit)
-        return Response(list_json([render.event_json(event) for event in events], more))
+        kin = Kin(run.parent_id, run.root_id)
+        return Response(list_json([render.event_json(event, kin) for event in events], more))
 
 
 class EventsView(ApiView):
@@ -93,7 +95,9 @@ class EventsView(ApiView):
                 code="event_cursor_expired",
                 detail="The feed does not hold this event any more. Begin again without `after`.",
             ) from None
-        return Response(list_json([render.event_json(event) for event in events], more))
+        kin = selectors.kin_of(run_ids=[event.run_id for event in events])
+        shown = [render.event_json(event, kin.get(event.run_id, ALONE)) for event in events]
+        return Response(list_json(shown, more))
 
 
 # --- event streams -------------------------------------------------------------------------

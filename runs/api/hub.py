@@ -15,6 +15,7 @@ from django.db import connection
 
 from runs.api.render import event_json
 from runs.models import Event, Run
+from runs.selectors import Kin
 
 T = TypeVar("T")
 PAGE = 50
@@ -91,8 +92,10 @@ def read_pages(asks: Sequence[Ask]) -> dict[Ask, Page]:
     try:
         ids = [run_id for run_id, _ in asks]
         # The heads first: what they promise is then in the events, perhaps with more.
-        rows = Run.objects.filter(id__in=set(ids)).values_list("id", "event_seq", "ended_at")
-        heads = {run_id: (head, ended is not None) for run_id, head, ended in rows}
+        rows = Run.objects.filter(id__in=set(ids)).values_list(
+            "id", "event_seq", "ended_at", "parent_id", "root_id"
+        )
+        heads = {run_id: (head, ended is not None, Kin(*kin)) for run_id, head, ended, *kin in rows}
         found: dict[Ask, list[Event]] = {ask: [] for ask in asks}
         for event in Event.objects.raw(_PAGES, [ids, [after for _, after in asks]]):
             found[event.run_id, event.asked_after].append(event)  # type: ignore[attr-defined]
@@ -101,10 +104,10 @@ def read_pages(asks: Sequence[Ask]) -> dict[Ask, Page]:
         connection.close()  # back to the pool
 
 
-def _page(ask: Ask, events: list[Event], head: int, ended: bool) -> Page:
+def _page(ask: Ask, events: list[Event], head: int, ended: bool, kin: Kin) -> Page:
     ordered = sorted(events, key=lambda event: event.seq)
     last = ordered[-1].seq if ordered else ask[1]
-    chunk = b"".join(sse(event_json(event)) for event in ordered)
+    chunk = b"".join(sse(event_json(event, kin)) for event in ordered)
     return Page(chunk, last, ended=ended and last >= head)
 
 

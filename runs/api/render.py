@@ -22,7 +22,7 @@ from runs.api.status import (
     public_status,
 )
 from runs.models import Event, Run
-from runs.selectors import RunFacts
+from runs.selectors import Kin, RunFacts
 
 BASE = "/api/v1"
 ID_PREFIX = {"approval": "appr", "reconciliation": "act", "operator": "run"}
@@ -170,8 +170,10 @@ def _links(run: Run) -> schemas.Links:
     return schemas.Links.model_validate({"self": here, "events": f"{here}/events"})
 
 
-def event_shape(event: Event) -> schemas.Event:
-    """An event as its JSON says it. Ids in `data.transitions` become public ids."""
+def event_shape(event: Event, kin: Kin) -> schemas.Event:
+    """An event of a run as its JSON says it; `kin` is the place of the run in its tree. Ids in
+    `data.transitions` become public ids.
+    """
     kind, _, name = event.actor.partition(":")
     notes = {key: _public(key, value) for key, value in event.data.items()}
     transitions = [
@@ -186,14 +188,16 @@ def event_shape(event: Event) -> schemas.Event:
         created_at=event.created_at,
         actor=schemas.Actor(type=kind, id=name),
         run=public_id("run", event.run_id),
+        parent=public_id("run", kin.parent) if kin.parent else None,
+        root=public_id("run", kin.root) if kin.root else None,
         data={**notes, "transitions": transitions},
         revision_before=event.revision_before,
         revision_after=event.revision_after,
     )
 
 
-def event_json(event: Event) -> dict[str, Any]:
-    return event_shape(event).model_dump(mode="json")
+def event_json(event: Event, kin: Kin) -> dict[str, Any]:
+    return event_shape(event, kin).model_dump(mode="json")
 
 
 def _public(kind: object, value: Any) -> Any:

@@ -267,6 +267,10 @@ class Event(Shape):
     created_at: datetime
     actor: Actor
     run: str
+    parent: str | None = Field(description="The run that asked for this one, an agent for another.")
+    root: str | None = Field(
+        description="The run above all of these that somebody asked for; null for that one itself."
+    )
     data: dict[str, Any] = Field(
         description="`transitions`: list of {object, id, from, to, cause, step?}, in order."
     )

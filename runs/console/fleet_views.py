@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from agentcore.lifecycle import STEPS
 from approvals.errors import DecisionError
 from runs import switches
-from runs.agents import AgentDeclaration, all_agents
+from runs.agents import AgentDeclaration, all_agents, effect_of
 from runs.console.home import floor_id
 from runs.console.pages import VIEW_RUN, decider_of, may, need, page
 from runs.fleet import look
@@ -51,6 +51,7 @@ class ToolLine:
     """One tool as declared, with its last seven days, of which the newest 1,000 calls count."""
 
     spec: ToolSpec
+    effect: str
     guarantee: str
     meaning: str
     calls: int
@@ -129,7 +130,16 @@ def _tool_line(spec: ToolSpec, known: dict[str, Any], off: dict[str, Any]) -> To
     kind = guarantee(spec)
     shown = f"{float(p95):.2f} s" if p95 is not None else "—"
     return ToolLine(
-        spec, kind, MEANING[kind], calls, shown, failed, unknown, by_people, off.get(spec.name)
+        spec=spec,
+        effect=effect_of(spec),
+        guarantee=kind,
+        meaning=MEANING[kind],
+        calls=calls,
+        p95=shown,
+        failed=failed,
+        unknown=unknown,
+        by_people=by_people,
+        switch=off.get(spec.name),
     )
 
 

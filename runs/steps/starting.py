@@ -10,7 +10,7 @@ from agentcore import canonical
 from agentcore.lifecycle import ActionState
 from agentcore.policy import Verdict
 from agentcore.values import AttemptKind
-from runs import children, journal, keys
+from runs import caps, children, journal, keys
 from runs.controls import TOOL
 from runs.models import ActionJournal, Incident
 from runs.steps import asking, bound, order
@@ -49,8 +49,8 @@ def start(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None
         return None
     if not _holds(view, draft, action, spec, verdict):
         return None
-    if _too_many(view, action, spec):
-        _refuse(view, draft, action, _call_limit(spec))
+    if limit := caps.reached(view, draft, action, spec):
+        _refuse(view, draft, action, Breach("CALL_LIMIT", limit))
         return None
     if is_write(action) and not _may_write(view, draft, action, spec, verdict):
         return None
@@ -93,8 +93,8 @@ def _rehearse(
         if moved is not None:
             _refuse(view, draft, action, Breach(*moved))
             return
-    if _too_many(view, action, spec):
-        _refuse(view, draft, action, _call_limit(spec))
+    if limit := caps.reached(view, draft, action, spec):
+        _refuse(view, draft, action, Breach("CALL_LIMIT", limit))
         return
     standing = keys.standing_of(view, action, spec, draft.now)
     if isinstance(standing, keys.Taken):
@@ -156,18 +156,6 @@ def _may_write(
             keys.take(view, draft, action=action, free=standing)
     asking.bind_version(draft, action)
     return True
-
-
-def _too_many(view: View, action: ActionJournal, spec: ToolSpec) -> bool:
-    if spec.max_calls_per_run is None:
-        return False
-    same = [a for a in view.actions if a.tool == action.tool]
-    started = [a for a in same if a.first_sent_at is not None or a.reason == order.DRY_RUN]
-    return len(started) >= spec.max_calls_per_run
-
-
-def _call_limit(spec: ToolSpec) -> Breach:
-    return Breach("CALL_LIMIT", f"at most {spec.max_calls_per_run} calls in one run")
 
 
 def try_again(view: View, draft: Draft, action: ActionJournal) -> ToolRequest | None:

@@ -107,6 +107,8 @@ def payload_of(run: Run, event: Event, message_id: str) -> dict[str, Any]:
             "id": message_id,
             "object": "event",
             "run": f"run_{run.id.hex}",
+            "parent": f"run_{run.parent_id.hex}" if run.parent_id else None,
+            "root": f"run_{run.root_id.hex}" if run.root_id else None,
             "agent": run.agent_version.name,
             "seq": event.seq,
             "revision": event.revision_after,

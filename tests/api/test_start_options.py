@@ -152,10 +152,10 @@ def _retried(api: Api, body: dict[str, Any], **columns: Any) -> dict[str, Any]:
 
 def _declare(**limits: Any) -> None:
     """The agent as a new release declares it."""
-    agents._AGENTS.pop("api_thrifty", None)
+    agents._AGENTS.pop("api_newer", None)
     wall = timedelta(minutes=limits.pop("minutes", 9))
     budget = Budget(**{"turns": 6, "actions": 4, "tokens": 50_000, **limits}, wall=wall)
-    agent(name="api_thrifty", version="1", model="m", instructions="A", tools=[], budget=budget)
+    agent(name="api_newer", version="1", model="m", instructions="A", tools=[], budget=budget)
 
 
 def test_a_retry_has_the_lowered_limits_the_priority_and_stays_dry(api: Api) -> None:
@@ -171,7 +171,7 @@ def test_a_retry_has_the_lowered_limits_the_priority_and_stays_dry(api: Api) -> 
 
 def test_what_was_not_lowered_is_that_of_the_agent_now(api: Api) -> None:
     _declare()
-    first = _post(api, agent="api_thrifty", budget={"max_turns": 5}).json()
+    first = _post(api, agent="api_newer", budget={"max_turns": 5}).json()
     _declare(turns=4, actions=9, tokens=70_000, minutes=5)
     again = _retried(api, first, max_actions=90)  # a resume had raised it
     limits = again["budget"]["limits"]

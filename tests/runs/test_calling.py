@@ -110,6 +110,24 @@ def test_an_input_without_a_strict_schema_is_no_call(alone: None) -> None:
     assert registry.get("agents.loose") is None
 
 
+@pytest.mark.requirement("R81")
+def test_two_calls_by_one_name_are_refused(alone: None) -> None:
+    """Whose scopes, and whose part of the budget, would the call have?"""
+    _agent("payer", "shop.pay")
+    full = {"scopes": ("shop.pay",), "effect": Effect.WRITE}
+    small, large = (AgentTool(agent="payer", turns=turns, **full) for turns in (1, 9))
+    boss = _agent("boss", small, large)
+    assert _codes() == ["E126"]
+    with pytest.raises(ImproperlyConfigured, match="2 of its tools have the name agents__payer"):
+        boss.specs()
+
+
+def test_a_call_is_not_named_as_a_tool_as_well(alone: None) -> None:
+    _agent("late", "shop.look")
+    _agent("boss", "agents.late", AgentTool(agent="late"))
+    assert _codes() == ["E126"]
+
+
 @pytest.mark.parametrize("wrong", [{"turns": 0}, {"tokens": True}, {"cost": "0.5"}])
 def test_an_amount_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"agent x|budget"):

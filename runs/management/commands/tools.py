@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from runs.agents import effect_of
 from tools import registry
 from tools.guarantees import MEANING, guarantee
 from tools.spec import ToolSpec
@@ -48,7 +49,7 @@ def _row(spec: ToolSpec) -> tuple[str, ...]:
     return (
         spec.name,
         spec.version,
-        str(spec.effect),
+        str(effect_of(spec)),
         spec.contract.name if spec.contract else "-",
         guarantee(spec),
         spec.approval.rule,
