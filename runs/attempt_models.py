@@ -48,10 +48,6 @@ class Attempt(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(
-                condition=Q(kind__in=[str(kind) for kind in AttemptKind]),
-                name="attempt_kind_known",
-            ),
             models.UniqueConstraint(
                 fields=["action", "kind", "n"],
                 condition=Q(action__isnull=False),
@@ -61,11 +57,6 @@ class Attempt(models.Model):
                 fields=["run", "turn", "kind", "n"],
                 condition=Q(action__isnull=True),
                 name="attempt_of_turn",
-            ),
-            models.CheckConstraint(
-                condition=Q(outcome__isnull=True, ended_at__isnull=True)
-                | Q(outcome__isnull=False, ended_at__isnull=False),
-                name="attempt_outcome_has_time",
             ),
         ]
 

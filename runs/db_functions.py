@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentcore.lifecycle import ACTION_TERMINAL, RUN_TERMINAL
 
@@ -19,8 +19,19 @@ def refuse(*, app: str) -> str:
 
     The other arguments are columns: those that changed are named in the message.
     """
+    return _refusal(f"{app}_refuse")
+
+
+def refuse_changed(*, app: str) -> str:
+    """The same, but it lets a row through of which none of the columns changed: a WHEN clause need
+    not compare them, and that is read anew for each statement.
+    """
+    return _refusal(f"{app}_refuse_changed", "\n  IF changed IS NULL THEN RETURN NEW; END IF;")
+
+
+def _refusal(name: str, unless: str = "") -> str:
     return f"""\
-CREATE FUNCTION {app}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   old_row jsonb;
   new_row jsonb;
@@ -29,7 +40,7 @@ BEGIN
   IF TG_LEVEL = 'ROW' AND TG_OP <> 'INSERT' THEN old_row := to_jsonb(OLD); END IF;
   IF TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN new_row := to_jsonb(NEW); END IF;
   SELECT string_agg(name, ', ') INTO changed FROM unnest(TG_ARGV[1:]) AS name
-   WHERE old_row -> name IS DISTINCT FROM new_row -> name;
+   WHERE old_row -> name IS DISTINCT FROM new_row -> name;{unless}
   RAISE EXCEPTION USING
     ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
     MESSAGE = concat_ws(' ',
@@ -40,26 +51,74 @@ END $$;
 """
 
 
-def move(*, table: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """A function that accepts exactly `pairs` of (old state, new state)."""
+_REVISED = """
+    IF NEW.revision <= OLD.revision THEN
+      RAISE EXCEPTION USING
+        ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = '{rule}',
+        MESSAGE = format('%s %s: a move raises the revision (%s -> %s)',
+                         TG_TABLE_NAME, OLD.id, OLD.state, NEW.state);
+    END IF;"""
+
+
+def move(*, table: str, pairs: Iterable[tuple[str, str]], revised: bool = True) -> str:
+    """A function that accepts exactly `pairs` of (old state, new state).
+
+    `revised`: a move has to raise the revision; the refusal of one that does not is named after
+    that rule.
+    """
     targets: defaultdict[str, list[str]] = defaultdict(list)
     for old, new in pairs:
         targets[str(old)].append(str(new))
     cases = "\n".join(
         f"    WHEN '{old}' THEN NEW.state IN ({_quoted(targets[old])})" for old in sorted(targets)
     )
+    raised = _REVISED.format(rule=f"{table.split('_', 1)[1]}_revision") if revised else ""
     return f"""\
 CREATE FUNCTION {table}_move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF (CASE OLD.state
 {cases}
     ELSE false
-  END) THEN
+  END) THEN{raised}
     RETURN NEW;
   END IF;
   RAISE EXCEPTION USING
     ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME,
     MESSAGE = format('%s %s: illegal move %s -> %s', TG_TABLE_NAME, OLD.id, OLD.state, NEW.state);
+END $$;
+"""
+
+
+def whole(*, table: str, checks: Mapping[str, str], counts: Sequence[str]) -> str:
+    """A function that refuses a row of `table` that breaks one of `checks` (name -> condition on
+    NEW; as with a CHECK, one that is NULL holds) or has a number of `counts` below zero.
+
+    One expression says yes: plpgsql keeps it between statements, but makes each one ready anew in
+    each transaction. Only a refusal asks which it was.
+    """
+    one = "\n    AND ".join(f"({condition})" for condition in checks.values())
+    numbers = ", ".join(f"NEW.{name}" for name in counts)
+    named = {**checks, **{f"{table}_{name}_check": f"NEW.{name} >= 0" for name in counts}}
+    which = "\n".join(
+        f"    WHEN ({text}) IS FALSE THEN '{name}'" for name, text in sorted(named.items())
+    )
+    return f"""\
+CREATE FUNCTION {table}_whole() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  broken text;
+BEGIN
+  IF ({one}
+    AND LEAST({numbers}) >= 0
+  ) IS NOT FALSE THEN
+    RETURN NEW;
+  END IF;
+  broken := CASE
+{which}
+  END;
+  RAISE EXCEPTION USING
+    ERRCODE = 'check_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = broken,
+    MESSAGE = format('new row for relation "%s" violates check constraint "%s"',
+                     TG_TABLE_NAME, broken);
 END $$;
 """
 

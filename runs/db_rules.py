@@ -1,18 +1,20 @@
 """The rules of `agentcore/lifecycle.py` and the frozen columns, as PostgreSQL triggers.
 
 `render(app=...)` returns the SQL text. `python -m runs.db_rules` freezes it in
-`<app>/migrations/sql/0002_rules.sql`, which is what a migration runs; tests compare that file and
+the file of `FROZEN_IN`, which is what a migration runs; tests compare that file and
 the live catalog with what is rendered here. Once a version is released, a changed rule is a new
 migration with a new file, and `FROZEN_IN` names that one.
 
-A rule about one row is a trigger whose WHEN clause says what is refused, so a legal write never
-calls a function. Moves and rules about two rows need a function; their WHEN clause keeps them
-away from writes that do not concern them. Every refusal has SQLSTATE 23514 and the name of the
-trigger as its constraint.
+A rule about what may change is a trigger whose WHEN clause keeps it away from nearly all legal
+writes. Moves, rules about two rows and what must hold within one (`db_checks.py`) need a function.
+Every refusal has SQLSTATE 23514 and the name of its rule as its constraint.
 
-PostgreSQL reads the text of a condition anew for each statement that fires its trigger, which took
-a tenth of its time; so a rule about an UPDATE names the columns that can break it. Nothing gets
-past it: no trigger changes a row, so only what a statement sets can be another value.
+PostgreSQL reads the text of a condition anew for each statement that fires its trigger, and of a
+CHECK for each that writes to its table, which took a fifth of its time. So a rule about an UPDATE
+names the columns that can break it: nothing gets past it, as no trigger changes a row and only what
+a statement sets can be another value. So a WHEN clause is short and leaves it to the function to
+compare many columns. And so the hot tables have no CHECKs but one function each, which plpgsql
+keeps for a session.
 """
 
 from __future__ import annotations
@@ -20,13 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentcore.lifecycle import (
-    ACTION_TERMINAL,
-    action_pairs,
-    approval_pairs,
-    run_pairs,
-)
+from agentcore.lifecycle import action_pairs, approval_pairs, run_pairs
 from runs import db_functions
+from runs.db_checks import CHECKS, COUNTS
 from runs.db_columns import (
     ACTION,
     ACTION_AFTER_END,
@@ -49,7 +47,7 @@ from runs.db_rule import Rule, changed, listed
 APPS = ("approvals", "runs")
 FROZEN_IN = {
     "approvals": "approvals/migrations/sql/0004_rules.sql",
-    "runs": "runs/migrations/sql/0014_rules.sql",
+    "runs": "runs/migrations/sql/0015_rules.sql",
 }
 """The frozen text of each app, relative to the project's root."""
 
@@ -130,12 +128,6 @@ def move_rules(table: str, *, first: Iterable[str]) -> list[Rule]:
     ]
 
 
-def _revision_rule(table: str) -> Rule:
-    short = table.split("_", 1)[1]
-    when = "OLD.state IS DISTINCT FROM NEW.state AND NEW.revision <= OLD.revision"
-    return Rule(table, f"{short}_revision", UPDATE_STATE, when, "a move raises the revision")
-
-
 UPDATE_STATE = "UPDATE OF state"
 ENDED = "OLD.ended_at IS NOT NULL"
 """In a terminal state, as `run_ended_iff_terminal` and `action_ended_iff_terminal` say, and much
@@ -153,14 +145,15 @@ def run_rules() -> list[Rule]:
             "a run begins without fence, lease and stop reason",
         ),
         *column_rules(RUN),
-        _revision_rule("runs_run"),
+        _whole("runs_run"),
         Rule(
             "runs_run",
             "run_ended",
             "UPDATE",
-            f"{ENDED} AND (\n  {changed(RUN_FROZEN_AT_END)})",
+            ENDED,
             "a terminal run keeps its end",
             RUN_FROZEN_AT_END,
+            function="refuse_changed",
         ),
         Rule(
             "runs_run",
@@ -191,32 +184,39 @@ def run_rules() -> list[Rule]:
     ]
 
 
+def _whole(table: str) -> Rule:
+    """What would be CHECKs of a hot table. Its name comes last, as CHECKs do after triggers."""
+    name = f"{table.split('_', 1)[1]}_whole"
+    return Rule(table, name, "INSERT OR UPDATE", "", "a row fits its own state", function=name)
+
+
 def action_first_states() -> set[str]:
     """PROPOSED and what one accepted move makes of it: decision and verdict are one commit."""
     return {"PROPOSED"} | {str(new) for old, new in action_pairs() if old == "PROPOSED"}
 
 
 def action_rules() -> list[Rule]:
-    table, terminal = "runs_actionjournal", listed(ACTION_TERMINAL)
+    table = "runs_actionjournal"
     ended = tuple(c for c in ACTION.names if c not in (*ACTION.frozen, *ACTION_AFTER_END))
     started = "an action starts only under the current fence of a run that is not stopping"
     return [
         *move_rules(table, first=action_first_states()),
         *column_rules(ACTION),
-        _revision_rule(table),
+        _whole(table),
         Rule(
             table,
             "actionjournal_ended",
             "UPDATE",
-            f"{ENDED} AND (\n  {changed(ended)})",
+            ENDED,
             "a terminal action takes nothing but its observation",
             ended,
+            function="refuse_changed",
         ),
         Rule(
             table,
             "actionjournal_joins",
             "INSERT",
-            f"NEW.state NOT IN ({terminal}, 'RUNNING')",
+            "NEW.ended_at IS NULL AND NEW.state <> 'RUNNING'",
             "a terminal run takes no new action",
             ("lives",),
             function="run_allows",
@@ -249,21 +249,24 @@ def attempt_rules() -> list[Rule]:
     table = "runs_attempt"
     return [
         *column_rules(ATTEMPT),
+        _whole(table),
         Rule(
             table,
             "attempt_outcome_once",
             "UPDATE",
-            f"OLD.outcome IS NOT NULL AND (\n  {changed((*ATTEMPT_OUTCOME, 'lost_at'))})",
+            "OLD.outcome IS NOT NULL",
             "the outcome of an attempt is written once",
             (*ATTEMPT_OUTCOME, "lost_at"),
+            function="refuse_changed",
         ),
         Rule(
             table,
             "attempt_outcome_whole",
             "UPDATE",
-            f"NEW.outcome IS NULL AND (\n  {changed(ATTEMPT_OUTCOME)})",
+            "NEW.outcome IS NULL",
             "the outcome of an attempt is written whole",
             ATTEMPT_OUTCOME,
+            function="refuse_changed",
         ),
         Rule(
             table,
@@ -295,9 +298,10 @@ def turn_rules() -> list[Rule]:
             "runs_turn",
             "turn_decided",
             "UPDATE",
-            f"OLD.decided_at IS NOT NULL AND (\n  {changed(TURN_DECISION)})",
+            "OLD.decided_at IS NOT NULL",
             "a decision is written once",
             TURN_DECISION,
+            function="refuse_changed",
         ),
     ]
 
@@ -341,15 +345,20 @@ def functions(*, app: str) -> dict[str, str]:
         return {
             "approvals_refuse": db_functions.refuse(app=app),
             "approvals_approval_move": db_functions.move(
-                table="approvals_approval", pairs=approval_pairs()
+                table="approvals_approval", pairs=approval_pairs(), revised=False
             ),
         }
     return {
         "runs_refuse": db_functions.refuse(app=app),
+        "runs_refuse_changed": db_functions.refuse_changed(app=app),
         "runs_run_move": db_functions.move(table="runs_run", pairs=run_pairs()),
         "runs_actionjournal_move": db_functions.move(
             table="runs_actionjournal", pairs=action_pairs()
         ),
+        **{
+            f"{table}_whole": db_functions.whole(table=table, checks=checks, counts=COUNTS[table])
+            for table, checks in CHECKS.items()
+        },
         "runs_run_settled": db_functions.run_settled(),
         "runs_run_allows": db_functions.run_allows(),
         "runs_run_descends": db_functions.run_descends(),

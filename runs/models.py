@@ -1,19 +1,15 @@
 """What the runtime remembers. Fields, constraints and predicates; writes live in `transitions.py`
-and `journal.py`, and the database repeats their rules in triggers (`migrations/0002_*`)."""
+and `journal.py`, and the database repeats their rules in triggers (`db_rules.py`; what must hold
+within one row of a run, an action or an attempt: `db_checks.py`)."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from django.db import models
 from django.db.models import Q
 
 from agentcore.ids import new_id
 from agentcore.lifecycle import (
-    ACTION_TERMINAL,
-    RUN_RESUMES,
     RUN_TERMINAL,
-    RUN_UNLEASED,
     ActionState,
     RunState,
     StopReason,
@@ -23,16 +19,6 @@ from agentcore.values import Effect, Priority
 
 def _choices(enum: type) -> list[tuple[str, str]]:
     return [(str(item), str(item)) for item in enum]  # type: ignore[attr-defined]
-
-
-def _names(states: Iterable[str]) -> list[str]:
-    """Plain strings in a fixed order, so that migrations and constraints do not vary."""
-    return sorted(str(state) for state in states)
-
-
-def _known(field: str, enum: type, name: str) -> models.CheckConstraint:
-    values = [str(item) for item in enum]  # type: ignore[attr-defined]
-    return models.CheckConstraint(condition=Q(**{f"{field}__in": values}), name=name)
 
 
 class AgentVersion(models.Model):
@@ -136,36 +122,6 @@ class Run(models.Model):
 
     class Meta:
         constraints = [
-            _known("state", RunState, "run_state_known"),
-            _known("priority", Priority, "run_priority_known"),
-            models.CheckConstraint(
-                condition=Q(state__in=_names(RUN_RESUMES), resume_to__isnull=False)
-                | (~Q(state__in=_names(RUN_RESUMES)) & Q(resume_to__isnull=True)),
-                name="run_resume_to_iff_waiting",
-            ),
-            models.CheckConstraint(
-                condition=~Q(state__in=_names(RUN_UNLEASED)) | Q(lease_worker__isnull=True),
-                name="run_waiting_holds_no_lease",
-            ),
-            models.CheckConstraint(
-                condition=Q(lease_worker__isnull=True, claim_token__isnull=True)
-                | Q(
-                    lease_worker__isnull=False,
-                    claim_token__isnull=False,
-                    call_deadline_at__isnull=False,
-                ),
-                name="run_lease_is_whole",
-            ),
-            models.CheckConstraint(
-                condition=Q(state__in=_names(RUN_TERMINAL), ended_at__isnull=False)
-                | (~Q(state__in=_names(RUN_TERMINAL)) & Q(ended_at__isnull=True)),
-                name="run_ended_iff_terminal",
-            ),
-            models.CheckConstraint(
-                condition=Q(stop_reason__isnull=False)
-                | ~Q(state__in=["INCOMPLETE", "FAILED", "CANCELLED", "CANCELLING"]),
-                name="run_stop_has_reason",
-            ),
             models.UniqueConstraint(
                 fields=["tenant", "dedupe_key"],
                 condition=Q(ended_at__isnull=True) & ~Q(dedupe_key=""),
@@ -175,11 +131,6 @@ class Run(models.Model):
                 fields=["parent_action"],
                 condition=Q(parent_action__isnull=False),
                 name="run_one_child_per_action",
-            ),
-            models.CheckConstraint(
-                condition=Q(parent__isnull=True, root__isnull=True, parent_action__isnull=True)
-                | Q(parent__isnull=False, root__isnull=False, parent_action__isnull=False),
-                name="run_child_is_whole",
             ),
         ]
         indexes = [
@@ -269,25 +220,8 @@ class ActionJournal(models.Model):
         verbose_name = "action"
         verbose_name_plural = "actions"
         constraints = [
-            _known("state", ActionState, "action_state_known"),
-            _known("effect", Effect, "action_effect_known"),
             models.UniqueConstraint(
                 fields=["run", "turn", "ordinal", "edit"], name="action_identity"
-            ),
-            models.CheckConstraint(
-                condition=Q(state__in=_names(ACTION_TERMINAL), ended_at__isnull=False)
-                | (~Q(state__in=_names(ACTION_TERMINAL)) & Q(ended_at__isnull=True)),
-                name="action_ended_iff_terminal",
-            ),
-            models.CheckConstraint(
-                condition=Q(effect="READ")
-                | ~Q(state__in=["RUNNING", "PENDING", "SUCCEEDED", "FAILED", "UNKNOWN"])
-                | Q(idempotency_key__isnull=False),
-                name="action_write_has_key",
-            ),
-            models.CheckConstraint(
-                condition=~Q(effect="READ") | ~Q(state__in=["UNKNOWN", "NEEDS_HUMAN", "PENDING"]),
-                name="action_read_is_never_unknown",
             ),
         ]
         indexes = [

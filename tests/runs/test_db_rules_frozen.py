@@ -15,7 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 from runs.db_rules import APPS, FILLFACTOR, FROZEN_IN, functions, render, rules
 
 ROOT = Path(__file__).resolve().parents[2]
-LAST_WITH_FUNCTIONS = {"approvals": "0002_rules", "runs": "0013_children"}
+LAST_WITH_FUNCTIONS = {"approvals": "0002_rules", "runs": "0015_short_rules"}
 """The newest migration of each app that makes all its functions."""
 
 
