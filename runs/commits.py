@@ -14,13 +14,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import IllegalTransition
 from runs import journal, transitions, worker
 from runs.journal import Result
-from runs.leases import Lease
+from runs.leases import UNREACHABLE, Lease
 from runs.models import Event, Run
 from runs.steps.base import Answer, Call
 from runs.transitions import Draft, StaleDraft
@@ -61,7 +61,7 @@ def commit(*, view: View, lease: Lease, plan: Planned, results: Sequence[Result]
     while True:
         try:
             kept = _once(view, lease, plan, results, points, again=tried > 0)
-        except (OperationalError, InterfaceError) as error:
+        except UNREACHABLE as error:
             tried += 1
             connection.close()
             if _give_up(tried, results):
@@ -139,9 +139,9 @@ def _at_once(
         end = transitions.write_at_once(view.run, *drafts, actor=actor, held=held)
     except IllegalTransition:
         return False
-    except (DatabaseError, InterfaceError) as error:
-        if _may_be_committed(error):
-            raise
+    except UNREACHABLE:
+        raise  # COMMIT may have gone through, whatever the server said: its row is asked
+    except DatabaseError as error:
         log.info("run %s: not written at once: %s", lease.run_id, error)
         return False
     if end is None:
@@ -149,21 +149,6 @@ def _at_once(
     end.carry(view.run)
     transitions.settle_revisions(*drafts)
     return True
-
-
-def _may_be_committed(error: Exception) -> bool:
-    """Whether the transaction may have gone through: the server has not said that it did not.
-
-    The connection does not tell: Django has made a new one by now.
-    """
-    said = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, OperationalError | InterfaceError) and (
-        said is None or said.startswith(_ENDS_THE_CONNECTION)
-    )
-
-
-_ENDS_THE_CONNECTION = ("08", "57P")
-"""SQLSTATEs with which a server hangs up, whatever it had been asked."""
 
 
 def _as_planned(

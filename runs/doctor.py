@@ -83,6 +83,8 @@ def _database() -> Iterator[Finding]:
             yield Finding(
                 "ok" if good else "FAIL", name, value, "" if good else f"set it to on: {why}"
             )
+        yield _statements_in_the_log(cursor)
+        yield _rules(cursor)
         yield _clock(cursor)
     plan = _unapplied()
     yield Finding(
@@ -91,6 +93,29 @@ def _database() -> Iterator[Finding]:
         f"{len(plan)} not applied: {', '.join(plan[:3])}" if plan else "all applied",
         "run `manage.py migrate`" if plan else "",
     )
+
+
+def _statements_in_the_log(cursor: Any) -> Finding:
+    cursor.execute("SELECT current_setting('log_min_error_statement')")
+    value = cursor.fetchone()[0]
+    good = value in ("log", "fatal", "panic")
+    cure = (
+        "as a superuser: ALTER ROLE … SET log_min_error_statement = fatal; a statement that lost a"
+        " race is an error, and its values (arguments, replies) would stand in the server's log"
+    )
+    level: Level = "ok" if good else "warn"
+    return Finding(level, "statements in the log", value, "" if good else cure)
+
+
+def _rules(cursor: Any) -> Finding:
+    """What the database refuses is made of triggers, which an owner can switch off."""
+    cursor.execute(
+        "SELECT string_agg(tgname, ', ' ORDER BY tgname) FROM pg_trigger WHERE tgenabled <> 'O'"
+        " AND tgrelid::regclass::text ~ '^(runs|approvals)_'"
+    )
+    off = cursor.fetchone()[0]
+    cure = "ALTER TABLE … ENABLE TRIGGER ALL: the rules of these tables are switched off"
+    return Finding("FAIL" if off else "ok", "rules", off or "all on", cure if off else "")
 
 
 def _clock(cursor: Any) -> Finding:

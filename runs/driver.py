@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 from agentcore import canonical
 from agentcore.decisions import ParsedReply, ReplyFailure
@@ -91,7 +91,7 @@ def drive(
         mine = identity.inline if inline is None else inline
         try:
             return _Drive(lease, mine, alone=identity.isolating).run()
-        except (OperationalError, InterfaceError) as error:
+        except leases.UNREACHABLE as error:
             # No result is in hand here. The row says what is due; the sweep brings it back.
             log.warning("run %s: the database broke the drive off: %s", run_id, error)
             connection.close()
@@ -147,7 +147,7 @@ class _Drive:
         try:
             plan = self._plan(view, results)
             return plan, commit(view=view, lease=self.lease, plan=plan, results=results)
-        except (OperationalError, InterfaceError) as error:
+        except leases.UNREACHABLE as error:
             if not results:
                 raise
             # The plan reads rows; what was found out must not depend on that.

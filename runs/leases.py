@@ -12,7 +12,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 
 from agentcore import failpoints
 from agentcore.lifecycle import RUN_TERMINAL, RunState
@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 
 TRIES = 3
 """Tries of a transaction about the lease after a lost connection."""
+
+UNREACHABLE = (OperationalError, InterfaceError, InternalError)
+"""The database cannot be written to now: a lost connection, a time-out, a standby or a server that
+is read-only for a while (which psycopg calls an internal error). It says nothing about the work."""
 
 LIVE_LEASE = (
     "(r.lease_worker IS NOT NULL AND r.call_deadline_at > clock_timestamp() AND EXISTS ("
@@ -68,7 +72,7 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
     for left in reversed(range(TRIES)):
         try:
             return prepared.again(lambda: _claim(run_id, revision, worker, token))
-        except (OperationalError, InterfaceError) as error:
+        except UNREACHABLE as error:
             connection.close()
             if not left:
                 raise
@@ -114,7 +118,7 @@ def give_back(lease: Lease) -> None:
                 if lease.holds(draft.run):
                     draft.release()
                     draft.set_run(wake_at=draft.now, hinted_at=None)
-        except (OperationalError, InterfaceError) as error:
+        except UNREACHABLE as error:
             connection.close()
             log.warning("run %s: the lease could not be given back: %s", lease.run_id, error)
         else:

@@ -31,6 +31,9 @@ MAX = 40  # characters of the column
 EVENT = "run.business_result"
 NO_EFFECT, EFFECT_MADE, IN_PROGRESS = "no_effect", "effect_made", "in_progress"
 SETTLED, NOT_DONE, UNCERTAIN = "settled", "not_done", "uncertain"
+DERIVED = (IN_PROGRESS, SETTLED, NOT_DONE)
+"""Words that a later one of a downstream replaces. What the agent or a person said stands, and a
+write of unknown fate stays uncertain."""
 
 
 def business_outcome(view: View, output: dict[str, Json] | None = None) -> str:
@@ -141,8 +144,9 @@ def hear_result(draft: Draft, *, action: ActionJournal, word: Word, heard: Heard
         return
     accepted = _accepted_in(draft.run)
     if action.id in {row.id for row in accepted}:
-        said = _later_word(accepted, {action.id: word})
-        _draft_result(draft, said, source=by.source, detail=by.detail, action_id=action.id)
+        if draft.run.business_outcome in DERIVED:
+            said = _later_word(accepted, {action.id: word})
+            _draft_result(draft, said, source=by.source, detail=by.detail, action_id=action.id)
         if draft.run.parent_id is not None:
             draft.finally_(partial(_tell_above, draft.run, action.id, by))
 
@@ -158,8 +162,7 @@ def _tell_above(child: Run, action_id: UUID, by: Said) -> None:
     """In the transaction that stores the word: the outcome of each run above, from the child up, as
     when it ends. A callback is settled once, so this happens once.
 
-    What a run above has planned may rest on the earlier word: it looks again. One that has a write
-    of unknown fate stays uncertain.
+    What a run above has planned may rest on the earlier word: it looks again.
     """
     if child.parent_id is None:
         return
@@ -167,7 +170,7 @@ def _tell_above(child: Run, action_id: UUID, by: Said) -> None:
     draft = Draft(run=run, now=now, event=EVENT, named=True)
     if not run.is_terminal:
         draft.set_run(wake_at=now, hinted_at=None)
-    elif run.business_outcome != UNCERTAIN:
+    elif run.business_outcome in DERIVED:
         said = _later_word(_accepted_in(run))
         if said != run.business_outcome:
             draft.note(child=str(child.id))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from django.db import connection, models
 from django.db.models.base import ModelState
-from psycopg import Error, errors
+from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from runs import prepared
@@ -157,7 +157,7 @@ def _roll_back() -> None:
     """Leave a transaction that Django does not know of."""
     try:
         connection.connection.rollback()
-    except Error:
+    except Exception:  # noqa: BLE001  (whatever it is, nobody else may get this connection)
         connection.close()
 
 
@@ -367,7 +367,7 @@ class Together:
         this = (call.text(len(self._values)), self._values)
         try:
             cursor.execute(_bound([*before, this, *after]))
-        except Exception as error:
+        except BaseException as error:
             if not _is_unheld(error):
                 call.failed(error)
             raise
@@ -387,7 +387,8 @@ class Together:
 
 UNHELD = "agentcore: a guard of this statement does not hold"
 """Stands in the server's log as well, as the input of a cast that cannot succeed: an error that
-needs no function in the database."""
+needs no function in the database. The statement stands there, too, with its values, unless
+`log_min_error_statement` says otherwise (`doctor` looks)."""
 
 
 def _is_unheld(error: BaseException) -> bool:

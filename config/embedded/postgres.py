@@ -41,6 +41,7 @@ class Postgres(Server):
             "unix_socket_directories": "",
             "max_connections": "200",
             "log_timezone": "UTC",
+            "log_min_error_statement": "fatal",  # a statement that lost a race names its values
             "timezone": "UTC",
         }
         flags = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]

@@ -15,7 +15,7 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from config.pooled.begin import Cursor
-from runs import controls, pausing, sql, switches
+from runs import commits, controls, pausing, sql, switches
 from runs.cancelling import cancel_run
 from runs.control_models import Switch
 from runs.models import AgentVersion, Attempt, Event, KeyOwner, Run
@@ -125,6 +125,64 @@ def test_what_came_in_between_stops_the_start(
     assert Attempt.objects.filter(run_id=run, kind="TOOL").count() == sent
     revisions = list(Event.objects.filter(run_id=run).order_by("seq").values_list("seq", flat=True))
     assert revisions == list(range(1, len(revisions) + 1))
+
+
+@pytest.mark.requirement("R16", "R61")
+def test_a_result_outlasts_a_database_that_is_read_only_for_a_while(
+    shop: Downstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, or after a reconnect to a standby."""
+    pay = write_tool(shop)
+    run = propose_run((pay, {"what": "a"}))
+    name, url = connection.settings_dict["NAME"], connection.get_connection_params()
+    give_up, tries = commits._give_up, itertools.count(1)
+
+    def set_for_all(what: str) -> None:
+        connection.close()
+        connection.close_pool()
+        with psycopg.connect(**{k: url[k] for k in _ADDRESS}, autocommit=True) as conn:
+            conn.execute("SET default_transaction_read_only = off")
+            conn.execute(f'ALTER DATABASE "{name}" {what}')
+
+    def healed(tried: int, results: Any) -> bool:
+        if next(tries) == 2:
+            set_for_all("RESET default_transaction_read_only")
+        return give_up(tried, results)
+
+    shop.during = lambda: set_for_all("SET default_transaction_read_only = on")
+    monkeypatch.setattr(commits, "_give_up", healed)
+    try:
+        go(run, inline=TO_THE_TURN)
+    finally:
+        set_for_all("RESET default_transaction_read_only")
+    assert next(tries) > 2, "the database refused twice"
+    assert (len(shop.sent), len(shop.effects), states(run)) == (1, 1, ["SUCCEEDED"])
+
+
+_ADDRESS = ("dbname", "user", "password", "host", "port")
+
+
+@pytest.mark.parametrize("code", ["57P01", "25P04", "XX000", ""])
+def test_whatever_the_server_says_when_it_hangs_up_the_row_tells(
+    shop: Downstream, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """The commit of the start went through, and the answer is an error of some kind."""
+    pay = write_tool(shop)
+    run = propose_run((pay, {"what": "a"}))
+    kind = psycopg.errors.lookup(code) if code else psycopg.OperationalError
+    send, lost = Cursor.execute, itertools.count()
+
+    def sending(self: Cursor, query: Any, *args: Any, **options: Any) -> Any:
+        result = send(self, query, *args, **options)
+        if str(query).endswith("; COMMIT") and "advisory" in str(query) and next(lost) == 0:
+            self.connection.close()
+            raise kind("terminating connection")
+        return result
+
+    monkeypatch.setattr(Cursor, "execute", sending)
+    go(run, inline=TO_THE_TURN)
+    assert next(lost) > 0
+    assert (len(shop.sent), len(shop.effects), states(run)) == (1, 1, ["SUCCEEDED"])
 
 
 def test_a_lost_reply_to_any_commit_is_looked_up_and_nothing_is_sent_twice(

@@ -235,6 +235,21 @@ def test_a_parent_with_a_write_of_unknown_fate_stays_uncertain(shop: Downstream)
         assert _outcomes(top, middle, lowest) == ["not_done", "uncertain", "not_done"]
 
 
+def test_what_an_agent_or_a_person_said_of_a_run_stands(shop: Downstream) -> None:
+    with family(shop, accepted_is_done=True) as made:
+        runs = top, middle, lowest = _three(made)
+        (paid,) = _accepted(shop, lowest, "a")
+        _end(lowest, middle, top)
+        words = ("complaint_closed", "in_progress", "paid_in_cash")
+        for run_id, word in zip(runs, words, strict=True):
+            if word != "in_progress":
+                outcomes.record_business_result(
+                    run_id=run_id, outcome=word, source="desk", detail="", actor="user:olga"
+                )
+        _hears(paid, "succeeded")
+        assert _outcomes(*runs) == ["complaint_closed", "settled", "paid_in_cash"]
+
+
 def test_a_parent_that_has_not_ended_looks_again(
     shop: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

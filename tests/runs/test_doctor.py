@@ -125,11 +125,16 @@ def test_what_the_doctor_says_about_a_whole_installation(world: World) -> None:
     with psycopg.connect(world.stack.database_url, autocommit=True) as conn:
         conn.execute("ALTER SYSTEM SET full_page_writes = off")
         conn.execute("ALTER SYSTEM SET synchronous_commit = off")
+        conn.execute("ALTER ROLE CURRENT_USER SET log_min_error_statement = error")
         conn.execute("SELECT pg_reload_conf()")
+    with psycopg.connect(world.env["DATABASE_URL"], autocommit=True) as conn:
+        conn.execute("ALTER TABLE runs_run DISABLE TRIGGER run_move")
     world.broker().config_set("maxmemory-policy", "allkeys-lru")
     world.broker().config_set("appendonly", "no")
     code, levels, said = _doctor(world)
     assert (code, levels["appendonly"]) == (1, "warn"), said
+    assert (levels["statements in the log"], levels["rules"]) == ("warn", "FAIL"), said
+    assert "run_move" in said
     for name in ("full_page_writes", "synchronous_commit", "maxmemory-policy"):
         assert levels[name] == "FAIL", said
 
