@@ -59,12 +59,12 @@ class AgentTool:
     @property
     def name(self) -> str:
         """The tool that a call of the agent is."""
-        return f"{LABEL}.{self.agent}"
+        return _name(self.agent)
 
     @property
     def wire_name(self) -> str:
         """What the model calls it."""
-        return f"{LABEL}__{self.agent}"
+        return _wire_name(self.agent)
 
     @property
     def powers(self) -> Powers:
@@ -102,13 +102,21 @@ def register(agent: AgentDeclaration) -> None:
     registry.register(spec_of(agent))
 
 
+def _name(agent: str) -> str:
+    return f"{LABEL}.{agent}"
+
+
+def _wire_name(agent: str) -> str:
+    return f"{LABEL}__{agent}"
+
+
 def spec_of(agent: AgentDeclaration) -> ToolSpec:
     """The tool that a call of `agent` is. With problems it can neither be offered nor run."""
     model = agent.input_model or _Task
     schema, problems = strict_parameters(model)
     return ToolSpec(
-        name=f"{LABEL}.{agent.name}",
-        wire_name=f"{LABEL}__{agent.name}",
+        name=_name(agent.name),
+        wire_name=_wire_name(agent.name),
         fn=_function(agent.name),
         description=agent.description or f"Ask the agent {agent.name}.",
         params_model=model,

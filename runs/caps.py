@@ -96,10 +96,7 @@ def _own(view: View, action: ActionJournal) -> int:
 
 _COUNT = f"""
     SELECT count(*) FROM runs_actionjournal a
-    WHERE a.tool = %s AND a.run_id <> %s AND a.run_id IN (
-        WITH RECURSIVE tree (id) AS (
-            SELECT %s::uuid UNION ALL SELECT r.id FROM runs_run r JOIN tree t ON r.parent_id = t.id)
-        SELECT id FROM tree)
+    WHERE a.tool = %s AND a.run_id <> %s AND a.run_id IN ({lineage.TREE})
       AND CASE WHEN a.run_id = %s::uuid THEN a.edit = 0
           ELSE a.first_sent_at IS NOT NULL OR a.reason = '{DRY_RUN}' END
 """  # noqa: S608  (a word of ours)

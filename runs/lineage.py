@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q
 
 from agentcore.children import CONTRACT
@@ -11,15 +12,21 @@ from agentcore.lifecycle import ActionState
 from runs.models import ActionJournal, Run
 from runs.view import View
 
+TREE = """
+    WITH RECURSIVE tree (id) AS (
+        SELECT %s::uuid UNION ALL SELECT r.id FROM runs_run r JOIN tree t ON r.parent_id = t.id)
+    SELECT id FROM tree
+"""
+"""SQL: a run, by its id, and all runs below it."""
+
 
 def below(run: Run) -> list[UUID]:
     """The runs that a run has asked for, and those that they have; nothing for most runs."""
-    found: list[UUID] = []
-    level = [run.id] if run.handoffs_lent else []
-    while level:
-        level = list(Run.objects.filter(parent_id__in=level).values_list("id", flat=True))
-        found += level
-    return found
+    if not run.handoffs_lent:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(TREE, [run.id])
+        return [found for (found,) in cursor.fetchall() if found != run.id]
 
 
 def done_below(view: View) -> list[ActionJournal]:
