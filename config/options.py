@@ -62,6 +62,7 @@ class Options(BaseModel):
     hint_backoff_cap: Seconds = 300.0
     precheck_max_age: Seconds = 10.0
     prepared_statements: bool = True
+    one_processor: bool = True
     reconcile_max_age: Annotated[timedelta, BeforeValidator(_duration)] = timedelta(hours=24)
     key_header: HeaderName = "Idempotency-Key"
     fence_header: HeaderName = "X-Agentcore-Fence"

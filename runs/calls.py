@@ -29,7 +29,7 @@ from agentcore.values import (
     ProbeVerdict,
     Usage,
 )
-from runs import inflight, live
+from runs import inflight, live, processor
 from runs.journal import Result
 from runs.steps.base import Call, ModelRequest, ToolRequest
 from tools.invocation import invoke_postcondition, invoke_preview, invoke_tool
@@ -67,7 +67,9 @@ def _one_in_a_thread(request: ToolRequest | ModelRequest) -> Result:
 def _one(request: ToolRequest | ModelRequest) -> Result:
     if isinstance(request, ModelRequest):
         return _model(request)
-    return Result(attempt_id=request.attempt_id, outcome=_tool(request))
+    with processor.anywhere():
+        outcome = _tool(request)
+    return Result(attempt_id=request.attempt_id, outcome=outcome)
 
 
 def _tool(request: ToolRequest) -> AttemptOutcome:

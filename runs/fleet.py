@@ -5,8 +5,10 @@ The doctor, the stuck board and the console's pages ask here, so that they canno
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
@@ -19,6 +21,13 @@ _SERVED = """
 _LAST_SWEEP = (
     "SELECT extract(epoch FROM clock_timestamp() - max(swept_at))::float8 FROM runs_worker"
 )
+
+_ELDER = """
+    SELECT count(*) FROM runs_worker
+    WHERE hostname = %(hostname)s AND stopped_at IS NULL
+      AND beat_at > clock_timestamp() - make_interval(secs => %(dead_after)s)
+      AND started_at < (SELECT started_at FROM runs_worker WHERE id = %(worker)s)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +57,19 @@ def look() -> Fleet:
         cursor.execute(_LAST_SWEEP)
         (age,) = cursor.fetchone() or (None,)
     return Fleet(served, age)
+
+
+def place_on(hostname: str, worker: UUID) -> int:
+    """A number of this worker on its machine: those that live there have consecutive ones.
+
+    Containers have names of their own and cannot be counted, so each begins somewhere else.
+    """
+    given = {
+        "hostname": hostname,
+        "worker": worker,
+        "dead_after": settings.AGENTCORE_OPTIONS.worker_dead_after,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_ELDER, given)
+        (elder,) = cursor.fetchone() or (0,)
+    return zlib.crc32(hostname.encode()) + int(elder)

@@ -2,7 +2,8 @@
 
 A lease is live while the beat of its worker is fresh, so one write a beat keeps all runs of the
 process. The beat has a connection of its own: a full pool must not let every lease lapse at once.
-The beat also looks for stuck threads and has the process replaced when there are too many.
+The beat also looks for stuck threads and has the process replaced when there are too many, and
+whether the process keeps to the right processor.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from psycopg.types.json import Jsonb
 
 from agentcore import lifecycle
 from agentcore.version import CODE_VERSION
-from runs import inflight, isolation
+from runs import inflight, isolation, processor
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class WorkerIdentity:
     def __init__(self, queues: frozenset[str], *, consumes: bool = False) -> None:
         self.id: UUID = uuid4()
         self.pid = os.getpid()
+        self.hostname = socket.gethostname()
         self.queues = queues
         self.consumes = consumes
         self.draining = threading.Event()
@@ -107,6 +109,7 @@ class WorkerIdentity:
                 if conn is not None:
                     conn.close()
                 conn = None
+            processor.look()
             self._watch()
         if conn is not None:
             conn.close()
@@ -118,7 +121,7 @@ class WorkerIdentity:
             " ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp(), swept_at = %s",
             [
                 self.id,
-                socket.gethostname(),
+                self.hostname,
                 self.pid,
                 Jsonb(sorted(self.queues) if self.consumes else []),
                 CODE_VERSION,

@@ -12,7 +12,7 @@ from celery import signals
 from celery.concurrency.prefork import TaskPool as Prefork
 from django.conf import settings
 
-from runs import chores, isolation, sweeps, worker
+from runs import chores, fleet, isolation, processor, sweeps, worker
 from runs.doctor import settings_findings
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,13 @@ def _terminate() -> None:
 
 
 @signals.worker_ready.connect
-def start(**_: Any) -> None:
+def start(sender: Any, **_: Any) -> None:
     identity = worker.current()
+    # Forked children would inherit it, and they may run side by side.
+    if settings.AGENTCORE_OPTIONS.one_processor and not isinstance(sender.pool, Prefork):
+        number = processor.keep(order=fleet.place_on(identity.hostname, identity.id))
+        if number is not None:
+            log.info("worker %s keeps to processor %d", identity.id, number)
     sweeps.start_thread(stop=identity.draining)
     chores.start_threads(stop=identity.draining)
     log.info("worker %s serves %s", identity.id, ", ".join(sorted(identity.queues)))
