@@ -5,9 +5,10 @@ alone, the kernel wakes each of its threads wherever there is room, and what the
 on travels from cache to cache with them: 22.9 ms of CPU a five-turn run instead of 17.5, measured
 in a worker of 16 threads on two processors.
 
-Each beat looks whether others crowd that processor while another has time, and moves over. Outside
-calls of tools may run anywhere, with whatever processes they start. Linux; nothing happens
-elsewhere, where there is one processor only, or with `one_processor` off.
+Each beat looks whether others crowd that processor. The worker moves to one with room; where there
+is none it wanders again until it gets calm. Outside calls of tools may run anywhere, with whatever
+processes they start. Linux; nothing happens elsewhere, where there is one processor only, or with
+`one_processor` off.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 CROWDED = 0.25
-"""Others take so much of a processor: the worker would rather be elsewhere."""
+"""Others take so much of a processor: a worker there moves to one with room."""
+FULL = 0.5
+"""Others take so much of it, and no other one has room: the worker wanders as the kernel likes."""
+CALM = 0.35
+"""Others take no more than this of a processor: a worker that wanders settles there."""
 ROOM = 0.25
-"""So much of a processor is idle: the worker may go there."""
+"""So much of a processor is idle: there is room."""
 STAT = Path("/proc/stat")
 
 
@@ -46,21 +51,22 @@ class Busy:
         return shares
 
 
-def better(shares: Mapping[int, float], *, here: int, mine: float) -> int | None:
-    """The processor to move to, or None to stay.
+def where(shares: Mapping[int, float], *, here: int | None, mine: float) -> int | None:
+    """The processor to be on from now on; None is any of them, as the kernel likes.
 
-    `shares`: how busy each one was, by all that ran there; `mine`: what of it on `here` was this
-    process. Those who are free to go where there is room leave no room elsewhere, so nobody moves
-    for them.
+    `shares`: how busy each one was, by all that ran there; `here`: the one the process was on, and
+    `mine`: what of a processor it took itself. Those who are free to run where there is room leave
+    no room elsewhere, so nobody moves for them.
     """
-    if not shares:
-        return None
-    idlest = min(shares, key=lambda number: shares[number])
     if here not in shares:
+        others = {number: share - mine / len(shares) for number, share in shares.items()}
+        best = min(others, key=lambda number: others[number], default=None)
+        return best if best is not None and others[best] <= CALM else None
+    idlest = min(shares, key=lambda number: shares[number])
+    taken = shares[here] - mine
+    if taken >= CROWDED and shares[idlest] <= 1 - ROOM:
         return idlest
-    if shares[here] - mine < CROWDED or shares[idlest] > 1 - ROOM:
-        return None
-    return None if idlest == here else idlest
+    return None if taken >= FULL else here
 
 
 class _Keeper:
@@ -68,19 +74,24 @@ class _Keeper:
 
     def __init__(self, allowed: frozenset[int], here: int) -> None:
         self.allowed = allowed
-        self.here = here
+        self.here: int | None = here
         self.away: set[int] = set()  # threads in an outside call, by the kernel's number
         self._busy, self._mine, self._at = _busy(), time.process_time(), time.monotonic()
         self.move(here)
 
-    def move(self, number: int) -> None:
+    @property
+    def processors(self) -> frozenset[int]:
+        """Those that a thread of this process may run on now."""
+        return self.allowed if self.here is None else frozenset({self.here})
+
+    def move(self, number: int | None) -> None:
         """All threads that are not in an outside call. Raises OSError."""
         self.here = number
         for thread in [int(name) for name in os.listdir("/proc/self/task")]:
             if thread in self.away:
                 continue
             try:
-                os.sched_setaffinity(thread, {number})
+                os.sched_setaffinity(thread, self.processors)
             except ProcessLookupError:
                 continue  # it has ended
 
@@ -91,10 +102,10 @@ class _Keeper:
         own = (mine - self._mine) / max(at - self._at, 0.001)
         self._busy, self._mine, self._at = busy, mine, at
         there = {number: shares[number] for number in self.allowed & shares.keys()}
-        number = better(there, here=self.here, mine=own)
+        number = where(there, here=self.here, mine=own)
         # Two workers that met on one must not both leave it for the same other one.
-        if number is not None and random.random() < 0.5:  # noqa: S311
-            log.info("processor %d is crowded; this worker moves to %d", self.here, number)
+        if number != self.here and random.random() < 0.5:  # noqa: S311
+            log.info("this worker moves from processor %s to %s", self.here, number)
             self.move(number)
 
 
@@ -113,11 +124,12 @@ def keep(*, order: int) -> int | None:
     if len(allowed) < 2:
         return None
     try:
-        _keeper = _Keeper(allowed, sorted(allowed)[order % len(allowed)])
-    except OSError as error:
+        number = sorted(allowed)[order % len(allowed)]
+        _keeper = _Keeper(allowed, number)
+    except (OSError, ValueError) as error:
         _give_up(error)
         return None
-    return _keeper.here
+    return number
 
 
 def look() -> None:
@@ -144,10 +156,10 @@ def anywhere() -> Iterator[None]:
         yield
     finally:
         keeper.away.discard(thread)
-        _allow({keeper.here} if keeper is _keeper else keeper.allowed)
+        _allow(keeper.processors if keeper is _keeper else keeper.allowed)
 
 
-def _allow(numbers: frozenset[int] | set[int]) -> None:
+def _allow(numbers: frozenset[int]) -> None:
     try:
         os.sched_setaffinity(0, numbers)
     except OSError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from config.embedded import Stack
-from runs.processor import Busy, better
+from runs.processor import Busy, where
 from tests.workers import start_pool_worker, write_app
 from tests.world import ROOT, World, open_world, wait_for
 
@@ -47,12 +47,19 @@ agent(name="looker", version="1", instructions="Look.", tools=["looking.look"])
 
 
 def test_others_in_the_way_make_it_move_to_a_processor_with_room() -> None:
-    assert better({0: 0.9, 1: 0.2}, here=0, mine=0.4) == 1
-    assert better({0: 0.9, 1: 0.2}, here=0, mine=0.7) is None  # almost alone
-    assert better({0: 0.9, 1: 0.8}, here=0, mine=0.4) is None  # no room there either
-    assert better({0: 0.3, 1: 0.4}, here=0, mine=0.0) is None  # this is the idlest
-    assert better({1: 0.9, 2: 0.5}, here=0, mine=0.4) == 2  # ours is gone
-    assert better({}, here=0, mine=0.0) is None
+    assert where({0: 0.9, 1: 0.2}, here=0, mine=0.4) == 1
+    assert where({0: 0.9, 1: 0.2}, here=0, mine=0.7) == 0  # almost alone
+    assert where({0: 1.0, 1: 0.9}, here=0, mine=0.6) == 0  # no room there either
+    assert where({0: 0.4, 1: 0.5}, here=0, mine=0.0) == 0  # this is the idlest
+
+
+def test_without_room_anywhere_it_wanders_until_it_is_calm() -> None:
+    assert where({0: 1.0, 1: 1.0}, here=0, mine=0.4) is None
+    assert where({0: 1.0, 1: 0.9}, here=None, mine=0.6) is None
+    assert where({0: 0.7, 1: 0.6}, here=None, mine=0.6) == 1
+    assert where({1: 0.9, 2: 0.3}, here=0, mine=0.2) == 2  # ours is gone
+    assert where({1: 0.9, 2: 0.8}, here=0, mine=0.2) is None
+    assert where({}, here=0, mine=0.0) is None
 
 
 def test_the_share_of_a_processor_is_what_it_was_busy_between_two_looks() -> None:
@@ -92,6 +99,17 @@ while kept() == [[first]] * 2:
     went_by(looks, crowded)
     processor.look()
 assert kept() == [[second]] * 2, kept()
+full = dict.fromkeys(FREE[0], 1.0)
+while kept() == [[second]] * 2:
+    looks += 100
+    went_by(looks, full)
+    processor.look()
+assert kept() == FREE * 2, "there was no room anywhere"
+while kept() == FREE * 2:
+    looks += 100
+    went_by(looks, crowded)
+    processor.look()
+assert kept() == [[second]] * 2, kept()
 with processor.anywhere():
     assert sorted(kept()) == sorted([*FREE, [second]]), kept()
 assert kept() == [[second]] * 2, kept()
@@ -120,7 +138,9 @@ def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
     folder = tmp_path_factory.mktemp("processor")
     write_app(folder, "looking", tools=TOOLS, agents=AGENTS)
     path = os.pathsep.join([str(ROOT), str(folder)])
-    with open_world(stack, folder, apps=("looking",), PYTHONPATH=path) as made:
+    # No beat falls into these tests, so that they do not ask how busy the machine is.
+    beat = {"AGENTCORE_BEAT_PERIOD": "300", "AGENTCORE_WORKER_DEAD_AFTER": "600"}
+    with open_world(stack, folder, apps=("looking",), PYTHONPATH=path, **beat) as made:
         yield made
 
 
