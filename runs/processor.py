@@ -58,7 +58,7 @@ def where(shares: Mapping[int, float], *, here: int | None, mine: float) -> int 
     `mine`: what of a processor it took itself. Those who are free to run where there is room leave
     no room elsewhere, so nobody moves for them.
     """
-    if here not in shares:
+    if here is None or here not in shares:
         others = {number: share - mine / len(shares) for number, share in shares.items()}
         best = min(others, key=lambda number: others[number], default=None)
         return best if best is not None and others[best] <= CALM else None
@@ -72,12 +72,11 @@ def where(shares: Mapping[int, float], *, here: int | None, mine: float) -> int 
 class _Keeper:
     """Keeps the threads of this process on one of the `allowed` processors."""
 
-    def __init__(self, allowed: frozenset[int], here: int) -> None:
+    def __init__(self, allowed: frozenset[int]) -> None:
         self.allowed = allowed
-        self.here: int | None = here
+        self.here: int | None = None
         self.away: set[int] = set()  # threads in an outside call, by the kernel's number
         self._busy, self._mine, self._at = _busy(), time.process_time(), time.monotonic()
-        self.move(here)
 
     @property
     def processors(self) -> frozenset[int]:
@@ -124,12 +123,12 @@ def keep(*, order: int) -> int | None:
     if len(allowed) < 2:
         return None
     try:
-        number = sorted(allowed)[order % len(allowed)]
-        _keeper = _Keeper(allowed, number)
+        _keeper = _Keeper(allowed)
+        _keeper.move(sorted(allowed)[order % len(allowed)])
     except (OSError, ValueError) as error:
         _give_up(error)
         return None
-    return number
+    return _keeper.here
 
 
 def look() -> None:
