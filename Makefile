@@ -41,7 +41,7 @@ lint: .venv/.ready ## Check style, types, layers and migrations
 	$(RUN) -W "ignore:Got an error checking a consistent migration history:RuntimeWarning" \
 		manage.py makemigrations --check --dry-run
 
-bench: .venv/.ready ## Measure what can be measured so far
+bench: .venv/.ready ## Measure floors, counts and ours, in 12 minutes (ARGS="--help")
 	@$(RUN) -m bench $(ARGS)
 
 bench-peers: .venv/.ready ## Compare with other runtimes, installed apart, in 25 minutes (ARGS="--help")

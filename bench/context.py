@@ -79,7 +79,7 @@ def _conversation(calls: int) -> Grown:
 
 def judged(small: Grown, large: Grown) -> list[tuple[str, float, float]]:
     """(what, ratio, the most it may be)."""
-    found = _figures(small, large)
+    found = figures(small, large)
     grown = [(name, found[name][1] / found[name][0], goal) for name, goal in GOALS.items()]
     return [*grown, ("stored against raw bytes", large.stored / large.raw, 2.0)]
 
@@ -119,7 +119,8 @@ def _stored(run: Run) -> Iterator[tuple[str, int]]:
             yield table, int(cursor.fetchone()[0])
 
 
-def _figures(small: Grown, large: Grown) -> dict[str, tuple[float, float]]:
+def figures(small: Grown, large: Grown) -> dict[str, tuple[float, float]]:
+    """By what they are, those of both."""
     return {
         "calls": (small.calls, large.calls),
         "raw bytes": (small.raw, large.raw),
@@ -132,6 +133,6 @@ def _figures(small: Grown, large: Grown) -> dict[str, tuple[float, float]]:
 
 def told(small: Grown, large: Grown) -> str:
     """The figures as text."""
-    rows = _figures(small, large)
+    rows = figures(small, large)
     lines = [f"{name:<14} {a:>14,.1f} {b:>14,.1f}" for name, (a, b) in rows.items()]
     return "\n".join([*lines, f"by table       {json.dumps(large.by_table)}"])

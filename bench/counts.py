@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakSet
 
-from bench import ours, results
+from bench import machine, ours, results
 from bench.installation import Installation, installation
 from bench.peer import TURNS
 from config.broker import QUEUES
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     made.add_argument("--statements", action="store_true", help="print every statement, too")
     asked = made.parse_args(list(arguments))
     with installation(**QUIET) as place:
+        about = machine.describe(place.env["DATABASE_URL"])
         ours.set_up(place)
         for _ in range(WARM):  # the agent version, the pool, the first hint, prepared statements
             drive_to_the_end(ours.start_run(asked.turns))
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     rows = [[name, getattr(counts, name), goal, STRETCH[name]] for name, goal in GOALS.items()]
     rows.append(["round trips", counts.round_trips, "", ""])
     rows += [[f"rows of {name}", number, "", ""] for name, number in counts.rows.items()]
-    print(results.table(["a run of five turns", "counted", "goal", "stretch"], rows))
+    print(results.table([f"a run of {asked.turns} turns", "counted", "goal", "stretch"], rows))
+    results.store("counts", {"machine": about, "asked": vars(asked), "counts": asdict(counts)})
     return 0 if all(getattr(counts, name) <= goal for name, goal in GOALS.items()) else 1
 
 

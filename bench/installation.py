@@ -129,25 +129,38 @@ def installation(*, commit_delay: int = 0, **env: str) -> Iterator[Installation]
     base.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     try:
-        with embedded_stack(folder=folder / "stack") as stack:
-            _delay_commits(stack, commit_delay)
-            with _migrated(stack, folder, env) as made:
-                try:
-                    yield made
-                finally:
-                    made.stop_workers()
+        with (
+            embedded_stack(folder=folder / "stack") as stack,
+            slow_commits(stack, commit_delay),
+            _migrated(stack, folder, env) as made,
+        ):
+            try:
+                yield made
+            finally:
+                made.stop_workers()
     finally:
         remove_stack(folder / "stack")
         remove_stack(folder)
 
 
-def _delay_commits(stack: Stack, microseconds: int) -> None:
+@contextmanager
+def slow_commits(stack: Stack, microseconds: int) -> Iterator[None]:
+    """Every commit of the server takes so much longer for the time of the block, also when no other
+    transaction is open (`commit_siblings`)."""
     if not microseconds:
+        yield
         return
     with psycopg.connect(stack.database_url, autocommit=True) as conn:
         conn.execute(f"ALTER SYSTEM SET commit_delay = {int(microseconds)}")
         conn.execute("ALTER SYSTEM SET commit_siblings = 0")
         conn.execute("SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:  # it may be a server of others
+        with psycopg.connect(stack.database_url, autocommit=True) as conn:
+            conn.execute("ALTER SYSTEM RESET commit_delay")
+            conn.execute("ALTER SYSTEM RESET commit_siblings")
+            conn.execute("SELECT pg_reload_conf()")
 
 
 @contextmanager

@@ -77,16 +77,19 @@ def calibrate() -> float:
 
 def cpu_of(pids: Iterable[int]) -> float:
     """CPU seconds of these processes, their children, and those of them that have ended."""
-    total = 0.0
-    for pid in pids:
-        with suppress(psutil.NoSuchProcess):
+    return sum(_cpu_of_tree(pid) for pid in pids)
+
+
+def _cpu_of_tree(pid: int) -> float:
+    """Looks again when a child ends meanwhile: its time has just moved to its parent."""
+    while True:
+        try:
             top = psutil.Process(pid)
-            for process in (top, *top.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):
-                    times = process.cpu_times()
-                    total += times.user + times.system
-                    total += times.children_user + times.children_system
-    return total
+        except psutil.NoSuchProcess:
+            return 0.0
+        with suppress(psutil.NoSuchProcess):
+            family = (top, *top.children(recursive=True))
+            return sum(sum(process.cpu_times()[:4]) for process in family)
 
 
 def rss_mb(pids: Iterable[int]) -> float:
@@ -113,8 +116,10 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
-    """`median (least-most)` of some repeats."""
+    """`median (least-most)` of some repeats; the one value of one."""
     if not values:
         return "-"
-    middle = statistics.median(values)
-    return f"{middle:.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    middle = f"{statistics.median(values):,.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"

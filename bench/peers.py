@@ -20,6 +20,7 @@ from typing import Any
 
 from bench import foreign_peer, machine, ours, ratios, results, rounds, workload
 from bench.floor_celery import floor_b, shape
+from bench.floor_pgbench import floor_pgbench, floor_pgbench_at_once
 from bench.floor_psycopg import floor_a, floor_a_at_once
 from bench.foreign_peer import foreign
 from bench.installation import installation
@@ -75,10 +76,13 @@ def _on_celery(procs: int) -> list[Peer]:
 
 
 def _floors(procs: int) -> list[Peer]:
+    """Shares of pgbench are multiples of its connections, so that each has as many runs."""
     return [
         Peer(workload.FLOOR_B, procs, 1.0, floor_b, pace=60),
         Peer(workload.FLOOR_A, procs, 3.0, floor_a, pace=350),
         Peer("floor a: one statement", procs, 6.0, floor_a_at_once, pace=700),
+        Peer("floor a in pgbench: three statements", procs, 8.0, floor_pgbench, pace=600),
+        Peer("floor a in pgbench: one statement", procs, 8.0, floor_pgbench_at_once, pace=1000),
     ]
 
 
@@ -140,23 +144,21 @@ def _report(
         "machine": about,
         "asked": vars(asked),
         "packages": foreign_peer.pinned(),
-        "load_after": machine.load(),
         "peers": rounds.stored(found),
         "ratios": goals,
     }
-    name = "peers" + (f"-delay{asked.commit_delay}" if asked.commit_delay else "")
-    path = results.store(name, body)
     print(results.describe(about))
     print(f"load average now {machine.load()}\n")
     print(rounds.table_of(peers, found))
     print()
     for procs in there:
         print(ratios.rests_on(found, procs) + ".")
-    print("\n" + ratios.table_of(peers, found))
+    if rows := ratios.rows_of(peers, found):
+        print("\n" + results.table(ratios.HEAD, rows))
     if goals:
         head = [f"goals of {OURS}", "procs", "goal", "measured", "met"]
         print("\n" + results.table(head, goals))
-    print(f"\nstored in {path.relative_to(results.FOLDER.parent.parent)}")
+    results.store(rounds.named("peers", asked), body)
     return 1 if _missed(goals, asked) else 0
 
 

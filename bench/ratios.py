@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench import machine, results
+from bench import machine
 from bench.peer import Measured, Peer
 from bench.rounds import Failed, Found, good
 
@@ -95,15 +95,18 @@ def rests_on(found: Found, procs: int) -> str:
     return text + (f"; without {', '.join(missing)}" if missing else "")
 
 
-def table_of(peers: Sequence[Peer], found: Found) -> str:
-    """A line a peer with its ratios; those without any are left out."""
-    rows = []
+HEAD = ["peer", "procs", RUNS_S, P50, CPU]
+
+
+def rows_of(peers: Sequence[Peer], found: Found) -> list[list[object]]:
+    """A line a peer with its ratios, under `HEAD`; those without any are left out."""
+    rows: list[list[object]] = []
     for peer in peers:
         each = against(found, peer.name, peer.procs).each
         if each[RUNS_S]:
             cells = [machine.spread(each[name], 2) for name in (RUNS_S, P50, CPU)]
             rows.append([peer.name, peer.procs, *cells])
-    return results.table(["peer", "procs", RUNS_S, P50, CPU], rows)
+    return rows
 
 
 def goals_of(found: Found, name: str, procs: Sequence[int]) -> list[list[object]]:

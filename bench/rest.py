@@ -1,4 +1,4 @@
-"""`python -m bench.rest`: how fast `POST /runs` is, against a bare DRF view that inserts one row.
+"""`make bench ARGS="rest"`: how fast `POST /runs` is, against a bare DRF view that inserts one row.
 
 Same machine, same database, same settings and middleware, same gunicorn (one process, 16 threads),
 same load generator; 1, 8 and 32 clients; broker up and down. The targets take turns, since a
@@ -9,6 +9,7 @@ rate. Loopback only; under two minutes.
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import statistics
@@ -20,11 +21,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psutil
 
+from bench import machine, results
 from bench.machine import cpu_of
 from config.embedded import embedded_stack
 from config.embedded.ports import free_port
@@ -83,6 +86,15 @@ class Measured:
         """In milliseconds."""
         cuts = statistics.quantiles(self.latencies, n=100) if len(self.latencies) > 1 else [0] * 99
         return 1000 * cuts[share - 1]
+
+    def stored(self) -> dict[str, Any]:
+        return {
+            "rate": self.rate,
+            "p50_ms": self.percentile(50),
+            "p99_ms": self.percentile(99),
+            "cpu_ms": self.cpu_ms,
+            "failures": self.failures,
+        }
 
 
 def load(url: str, token: str, *, clients: int, seconds: float) -> Measured:
@@ -172,8 +184,11 @@ def three_servers(world: World) -> Iterator[dict[str, Service]]:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Measure and print. Returns the exit code."""
-    rounds = int(arguments[0]) if arguments else ROUNDS
+    """Measure, print, store. Returns the exit code."""
+    made = argparse.ArgumentParser(prog="bench rest", description=__doc__)
+    made.add_argument("--repeats", type=int, default=ROUNDS, help=f"rounds ({ROUNDS})")
+    made.add_argument("--seconds", type=float, default=SECONDS, help=f"of a phase ({SECONDS})")
+    asked = made.parse_args(list(arguments))
     base = ROOT / ".run"
     base.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
@@ -184,10 +199,22 @@ def main(arguments: Sequence[str] = ()) -> int:
             open_world(stack, folder / "world", **limits) as world,
             three_servers(world) as servers,
         ):
-            report(measure(world, servers, rounds=rounds, seconds=SECONDS))
+            about = machine.describe(world.env["DATABASE_URL"])
+            found = measure(world, servers, rounds=asked.repeats, seconds=asked.seconds)
     finally:
         remove_stack(folder)
+    print(results.describe(about))
+    report(found)
+    results.store("rest", {"machine": about, "asked": vars(asked), "targets": stored(found)})
     return 0
+
+
+def stored(found: Results) -> dict[str, dict[int, list[dict[str, Any]]]]:
+    """As JSON has it: target, clients, rounds."""
+    return {
+        name: {clients: [one.stored() for one in ones] for clients, ones in by_clients.items()}
+        for name, by_clients in found.items()
+    }
 
 
 def report(found: Results) -> None:

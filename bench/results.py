@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 FOLDER = Path(__file__).resolve().parent / "results"
 
 
 def store(name: str, body: dict[str, Any]) -> Path:
-    """Write `bench/results/<name>.json`, replacing the last one."""
+    """Write `bench/results/<name>.json`, replacing the last one; say where.
+
+    `command`: the words after `python -m bench`; `took_seconds`: since this process began;
+    `load_after`: the load averages now.
+    """
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.json"
-    stamped = {"at": datetime.now(UTC).isoformat(timespec="seconds"), **body}
+    stamped = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.argv[1:]),
+        "took_seconds": round(time.time() - psutil.Process().create_time()),
+        "load_after": [round(value, 2) for value in os.getloadavg()],
+        **body,
+    }
     path.write_text(json.dumps(stamped, indent=1) + "\n", encoding="utf-8")
+    print(f"\nstored in {path.relative_to(FOLDER.parent.parent)}")
     return path
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """What was stored last, by name."""
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -33,6 +54,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([shown[0], rule, *shown[1:]])
+
+
+def plain(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown without padding, as the documents have it."""
+    shown = [
+        "|" + "".join(f" {cell} |".replace("  ", " ") for cell in row) for row in (head, *rows)
+    ]
+    return "\n".join([shown[0], "|" + "---|" * len(head), *shown[1:]])
 
 
 def progress(text: str) -> None:

@@ -169,3 +169,20 @@ def _cell(ones: Sequence[Measured], name: str, figure: Figure, spread: bool) -> 
 def stored(found: Found) -> dict[str, list[dict[str, Any]]]:
     """As JSON has it."""
     return {key: [one.stored() for one in outcomes] for key, outcomes in found.items()}
+
+
+def loaded(body: dict[str, list[dict[str, Any]]]) -> Found:
+    """`stored` backwards."""
+    return {key: [_outcome(one) for one in outcomes] for key, outcomes in body.items()}
+
+
+def _outcome(one: dict[str, Any]) -> Outcome:
+    if "failed" in one:
+        return Failed(one["failed"])
+    return Measured(**{key: value for key, value in one.items() if key != "cpu_ms"})
+
+
+def named(name: str, asked: argparse.Namespace) -> str:
+    """What the result is stored as. A part of the peers does not replace the last whole table."""
+    name += f"-delay{asked.commit_delay}" if asked.commit_delay else ""
+    return f"{name}-part" if asked.only or getattr(asked, "procs", 0) else name

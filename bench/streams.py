@@ -1,4 +1,4 @@
-"""`python -m bench.streams`: a thousand open event streams in one process, and what they cost.
+"""`make bench ARGS="streams"`: a thousand open event streams in one process, and what they cost.
 
 Opens them, sends an event to every run, waits until every stream has it, and prints the memory of
 the process, its database connections and the delays. Loopback only; below a minute.
@@ -6,18 +6,21 @@ the process, its database connections and the delays. Loopback only; below a min
 
 from __future__ import annotations
 
+import argparse
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
+from typing import Any
 from uuid import uuid4
 
 import psutil
 import psycopg
 
+from bench import machine, results
 from config.embedded import embedded_stack
 from config.embedded.ports import free_port
 from config.embedded.stack import remove_stack
@@ -31,8 +34,11 @@ LIMIT_MB = 200
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Measure and print; 1 when the memory is above the limit or an event is missing."""
-    count = int(arguments[0]) if arguments else STREAMS
+    """Measure, print, store; 1 when the memory is above the limit. TimeoutError when an event is
+    missing."""
+    made = argparse.ArgumentParser(prog="bench streams", description=__doc__)
+    made.add_argument("--streams", type=int, default=STREAMS, help=f"({STREAMS})")
+    asked = made.parse_args(list(arguments))
     base = ROOT / ".run"
     base.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
@@ -42,13 +48,18 @@ def main(arguments: Sequence[str] = ()) -> int:
             embedded_stack(folder=folder) as stack,
             open_world(stack, folder / "world", **limits) as world,
         ):
-            return measure(world, folder, count)
+            about = machine.describe(world.env["DATABASE_URL"])
+            found = measure(world, folder, asked.streams)
     finally:
         remove_stack(folder)
+    print(results.describe(about))
+    print(told(found))
+    results.store("streams", {"machine": about, "asked": vars(asked), **found})
+    return 0 if found["memory_mb"] < LIMIT_MB else 1
 
 
-def measure(world: World, folder: Path, count: int) -> int:
-    """Start web and stream server, open the streams, send events, print."""
+def measure(world: World, folder: Path, count: int) -> dict[str, Any]:
+    """Start web and stream server, open the streams, send events."""
     world.start_web()
     runs = [world.refund(f"ORD-{number}") for number in range(100_000, 100_000 + RUNS)]
     port = free_port()
@@ -73,15 +84,29 @@ def measure(world: World, folder: Path, count: int) -> int:
             sock.close()
     finally:
         stop_process(process)
-    print(
-        f"{count} streams of {RUNS} runs open in {opened:.1f} s\n"
-        f"memory: {before:.0f} MB before, {after:.0f} MB with all open"
-        f" ({(after - before) * 1024 / count:.0f} kB a stream)\n"
-        f"an event to each of the {RUNS} runs reaches all streams after "
-        f"{', '.join(f'{delay:.2f}' for delay in delays)} s\n"
-        f"database connections: {held}; CPU while nothing happens: {cpu:.0f} %"
+    return {
+        "streams": count,
+        "runs": RUNS,
+        "open_seconds": opened,
+        "memory_before_mb": before,
+        "memory_mb": after,
+        "delays": delays,
+        "connections": held,
+        "idle_cpu_percent": cpu,
+    }
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """The figures as text."""
+    count, runs, memory = found["streams"], found["runs"], found["memory_mb"]
+    each = (memory - found["memory_before_mb"]) * 1024 / count
+    return (
+        f"{count:,} open event streams of {runs} runs in one process take {memory:.0f} MB"
+        f" ({each:.0f} kB each, {found['memory_before_mb']:.0f} MB before) and"
+        f" {found['connections']} database connections; an event to each of the {runs} runs"
+        f" reaches all of them within {max(found['delays']):.2f} s;"
+        f" {found['idle_cpu_percent']:.0f} % of a core while nothing happens."
     )
-    return 0 if after < LIMIT_MB else 1
 
 
 def open_stream(port: int, token: str, run: str) -> socket.socket:

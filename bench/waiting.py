@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     print(f"load average now {machine.load()}\n")
     rows = [[name, value, GOALS.get(name, "")] for name, value in body.items()]
     print(results.table(["figure", "measured", "goal"], rows))
-    results.store("waiting", {"machine": about, "asked": vars(asked), **body})
+    results.store("waiting", {"machine": about, "asked": vars(asked), "figures": body})
     met = (
         body["share of the ideal"] >= GOALS["share of the ideal"]
         and body["memory MB"] < GOALS["memory MB"]

@@ -56,27 +56,25 @@ def main(arguments: Sequence[str] = ()) -> int:
 def _report(
     asked: argparse.Namespace, about: dict[str, Any], peers: Sequence[Peer], found: rounds.Found
 ) -> int:
-    ratios = _ratios(found)
+    ratios = against_floors(found)
     body = {
         "machine": about,
         "asked": vars(asked),
-        "load_after": machine.load(),
         "peers": rounds.stored(found),
         "ratios": [list(row) for row in ratios],
     }
-    name = "workload" + (f"-delay{asked.commit_delay}" if asked.commit_delay else "")
-    path = results.store(name, body)
     print(results.describe(about))
     print(f"load average now {machine.load()}; {TURNS} turns, {asked.repeats} repeats\n")
     print(rounds.table_of(peers, found))
     print()
-    print(
-        results.table(
-            ["runs/s against", "procs", "goal", "measured", "met"],
-            [[f"{o} / {f}", n, f">= {goal}", text, met] for o, f, n, goal, text, met in ratios],
+    if ratios:
+        head = ["runs/s against", "procs", "goal", "measured", "met"]
+        print(
+            results.table(
+                head, [[f"{o} / {f}", n, f">= {g}", *rest] for o, f, n, g, *rest in ratios]
+            )
         )
-    )
-    print(f"\nstored in {path.relative_to(results.FOLDER.parent.parent)}")
+    results.store(rounds.named("workload", asked), body)
     failed = any(isinstance(one, rounds.Failed) for ones in found.values() for one in ones)
     return 0 if not failed and all(row[-1] == "yes" for row in ratios) else 1
 
@@ -84,7 +82,7 @@ def _report(
 Ratio = tuple[str, str, int, float, str, str]
 
 
-def _ratios(found: rounds.Found) -> list[Ratio]:
+def against_floors(found: rounds.Found) -> list[Ratio]:
     """Runs a second against each floor, repeat by repeat."""
     rows: list[Ratio] = []
     for name, floor, procs, goal in GOALS:

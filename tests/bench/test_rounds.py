@@ -71,9 +71,9 @@ def test_the_table_shows_what_failed_and_why() -> None:
     )
     none, some, own = table.splitlines()[2:5]
     assert "failed: no server" in none
-    assert "40.0 (40.0-40.0), 1 of 2 failed" in some
+    assert "40.0, 1 of 2 failed" in some
     cells = [cell.strip() for cell in own.split("|")]
-    assert "110.0 (110.0-110.0)" in cells, "a server of its own is counted"
+    assert "110.0" in cells, "a server of its own is counted"
     assert "90.0" in cells, "and shown as the server"
     assert cells[-4:-2] == ["-", "-"], "PostgreSQL has nothing of it"
 
