@@ -136,8 +136,12 @@ def foreign(
     variant: str = "",
     behind: Callable[[Installation], AbstractContextManager[Behind]] = postgres,
     turns: int = 5,
+    kept: bool = False,
 ) -> Callable[[Installation, int], AbstractContextManager[ForeignSession]]:
-    """How `bench/foreign/<module>.py` begins, in one of its variants."""
+    """How `bench/foreign/<module>.py` begins, in one of its variants.
+
+    `kept`: each process is kept to a processor, as a worker of ours keeps itself to one.
+    """
 
     @contextmanager
     def opened(place: Installation, procs: int) -> Iterator[ForeignSession]:
@@ -157,8 +161,17 @@ def foreign(
                     )
                     session.processes.append(process)
                     session.hear(process)
+                    if kept:
+                        _keep(process.pid, order=index)
                 yield session
             finally:
                 session.end()
 
     return opened
+
+
+def _keep(pid: int, *, order: int) -> None:
+    """All threads of a process to one processor, and those that they start."""
+    allowed = sorted(os.sched_getaffinity(0))
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {allowed[order % len(allowed)]})

@@ -50,6 +50,11 @@ def _others(procs: int) -> list[Peer]:
     if procs == 1:
         opened = foreign("temporal_runs", variant="activity", behind=in_memory)
         made.append(Peer("Temporal activities in memory", procs, 0.5, opened, **slow))
+    for name, opened in (
+        (ratios.LANGGRAPH, langgraph(variant="sync", kept=True)),
+        (ratios.DBOS, dbos(variant="direct", kept=True)),
+    ):
+        made.append(Peer(f"{name}, kept to one processor", procs, 1.0, opened, pace=31))
     session = foreign("openai_agents_runs")
     made.append(Peer("OpenAI Agents SDK session", procs, 0.5, session, pace=26, alone=0.04))
     return made

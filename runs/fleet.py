@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -64,7 +65,7 @@ def place_on(hostname: str, worker: UUID) -> int:
 
     Containers have names of their own and cannot be counted, so each begins somewhere else.
     """
-    given = {
+    given: dict[str, Any] = {
         "hostname": hostname,
         "worker": worker,
         "dead_after": settings.AGENTCORE_OPTIONS.worker_dead_after,
