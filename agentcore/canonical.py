@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 import rfc8785
@@ -91,7 +92,16 @@ def idempotency_key(*, intent_key: str, generation: int) -> str:
 def event_hash(*, key: bytes, previous: str, body: dict[str, Json]) -> str:
     """HMAC-SHA-256 that chains an event to the one before it (`previous` is "" for the first)."""
     value: list[Json] = [previous, body]
-    return hmac.digest(key, _quick(value) or canonical_json(value), "sha256").hex()
+    chained = _keyed(key).copy()
+    chained.update(_quick(value) or canonical_json(value))
+    return chained.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _keyed(key: bytes) -> hmac.HMAC:
+    """HMAC-SHA-256 that has taken its key. OpenSSL looks for the algorithm anew in each
+    `hmac.digest`, which took 2 % of the Python of a run."""
+    return hmac.new(key, digestmod="sha256")
 
 
 def _digest(purpose: str, parts: list[Json]) -> str:

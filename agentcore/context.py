@@ -338,9 +338,15 @@ def _bytes(value: Any) -> bytes:
 
 
 def _refuse_secrets(data: bytes, secrets: Sequence[str]) -> None:
-    for secret in secrets:
-        if any(s and s.isascii() and s.encode() in data for s in spellings(secret)):
-            raise ContextError("a secret of the runtime stands in the request")
+    if any(spelling in data for spelling in _spellings(tuple(secrets))):
+        raise ContextError("a secret of the runtime stands in the request")
+
+
+@lru_cache(maxsize=8)
+def _spellings(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Kept, as a process has the same secrets all the time."""
+    found = [text for secret in secrets for text in spellings(secret)]
+    return tuple(text.encode() for text in found if text and text.isascii())
 
 
 def _state_item(frame: Frame) -> Item:

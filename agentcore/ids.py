@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import uuid_utils
+from uuid_utils import compat
 
 
 def new_id() -> UUID:
     """A fresh UUIDv7 as a standard `uuid.UUID`."""
-    return UUID(bytes=uuid_utils.uuid7().bytes)
+    return compat.uuid7()

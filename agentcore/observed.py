@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 from agentcore.canonical import clean_text, sha256_hex
@@ -91,7 +92,7 @@ def spellings(secret: str) -> tuple[str, ...]:
 
 _FOLDED = "@result "
 _SLOT = "\ue000"
-_WORTH_IT = 512  # characters of a result
+_WORTH_IT = 128  # characters of a result; place and hash take 73
 
 
 def fold(text: str, result: Json) -> str:
@@ -113,6 +114,42 @@ def unfold(stored: str, result: Json) -> str:
     text = template.replace(_SLOT, json.dumps(result, ensure_ascii=False, sort_keys=True))
     if sha256_hex(text) != digest:
         raise ValueError("the stored result is not the one that was shown")
+    return text
+
+
+def digest_of(stored: str) -> str:
+    """The hash of an observation as it was shown, however it is stored."""
+    if not stored.startswith(_FOLDED):
+        return sha256_hex(stored)
+    return stored.removeprefix(_FOLDED).partition(" ")[0]
+
+
+# --- stored without a second copy of the reply -------------------------------------------------
+
+_PLACE = "@output "
+_AT = re.compile(r"([0-9]+) ([0-9]+)")
+
+
+def place_in(output: str, text: str) -> str:
+    """A text of the model as it is stored beside the reply (JSON in ASCII) that it comes from: its
+    place there, where it stands in one piece. Short texts stay as they are.
+    """
+    written = json.dumps(text)[1:-1]
+    at = output.find(written) if len(written) > _WORTH_IT else -1
+    if at >= 0:
+        return f"{_PLACE}{at} {len(written)}"
+    return f"{_PLACE}{text}" if text.startswith(_PLACE) else text
+
+
+def said_in(output: str, stored: str) -> str:
+    """The text again."""
+    if not stored.startswith(_PLACE):
+        return stored
+    place = stored.removeprefix(_PLACE)
+    if not (found := _AT.fullmatch(place)):
+        return place
+    at, length = map(int, found.groups())
+    text: str = json.loads(f'"{output[at : at + length]}"')
     return text
 
 

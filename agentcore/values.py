@@ -175,6 +175,10 @@ class Usage:
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
+    def as_json(self) -> dict[str, Json]:
+        """As it is stored: `dataclasses.asdict` took 1 % of the Python of a run."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(frozen=True, slots=True)
 class Preview:

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         about = machine.describe(place.env["DATABASE_URL"])
         ours.set_up(place)
         for _ in range(WARM):  # the agent version, the pool, the first hint, prepared statements
-            drive_to_the_end(ours.start_run(asked.turns))
+            drive_to_the_end(ours.start_run(asked.turns), revision=NEW)
         seen: Counter[str] = Counter()
         counts = count(place, asked.turns, seen)
         stop()
@@ -83,7 +83,7 @@ def count(place: Installation, turns: int, seen: Counter[str] | None = None) -> 
     pushed = _pushes(place)
     with watched(seen), traced() as trips:
         run_id = ours.start_run(turns)
-        drive_to_the_end(run_id)
+        drive_to_the_end(run_id, revision=NEW)
         round_trips = trips()
     _settle()
     messages = _pushes(place) - pushed
@@ -153,12 +153,17 @@ def traced() -> Iterator[Callable[[], int]]:
                 raw.pgconn.untrace()
 
 
-def drive_to_the_end(run_id: UUID) -> None:
-    """As the thread of a worker that serves all queues: slice after slice."""
+NEW = 1
+"""The revision of a run that was just started, as its message says."""
+
+
+def drive_to_the_end(run_id: UUID, *, revision: int | None = None) -> None:
+    """As the thread of a worker that serves all queues: slice after slice. `revision` is what the
+    message of the first one says."""
     from runs.driver import drive
 
-    while (driven := drive(run_id=run_id, revision=None, inline=INLINE)) and driven.due:
-        pass
+    while (driven := drive(run_id=run_id, revision=revision, inline=INLINE)) and driven.due:
+        revision = driven.revision
 
 
 def stop() -> None:

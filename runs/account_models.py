@@ -58,7 +58,10 @@ class Ledger(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    run = models.ForeignKey("runs.Run", on_delete=models.PROTECT, related_name="ledger")
+    # Read by the attempts of the run: an index of its own would be an entry for every line.
+    run = models.ForeignKey(
+        "runs.Run", on_delete=models.PROTECT, related_name="ledger", db_index=False
+    )
     attempt = models.ForeignKey(
         "runs.Attempt", on_delete=models.PROTECT, related_name="ledger", db_index=False
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
@@ -155,4 +154,4 @@ def _model_outcome(reply: ParsedReply | ReplyFailure | ModelFailure) -> AttemptO
 
 def _usage(reply: ParsedReply | ReplyFailure | ModelFailure) -> dict[str, Any] | None:
     usage = getattr(reply, "usage", None)
-    return asdict(usage) if isinstance(usage, Usage) else None
+    return usage.as_json() if isinstance(usage, Usage) else None

@@ -128,7 +128,7 @@ def _summarised(turn: Turn, actions: list[ActionJournal], facts: list[Fact]) -> 
         output="",
         note=turn.problem,
         invalid=turn.decision == "INVALID",
-        said=turn.text[:HEAD],
+        said=turn.said[:HEAD],
         actions=tuple(_planned(action) for action in actions),
         facts=tuple(facts),
     )

@@ -16,7 +16,10 @@ class KeyOwner(models.Model):
     tool = models.CharField(max_length=120)
     intent_key = models.CharField(max_length=64)
     generation = models.PositiveIntegerField()
-    action = models.ForeignKey("runs.ActionJournal", on_delete=models.PROTECT, related_name="+")
+    # Found by its intent, which the action knows.
+    action = models.ForeignKey(
+        "runs.ActionJournal", on_delete=models.PROTECT, related_name="+", db_index=False
+    )
     fingerprint = models.CharField(max_length=64)
     created_at = models.DateTimeField()
     released_at = models.DateTimeField(null=True)

@@ -108,6 +108,13 @@ _lock = threading.Lock()
 _kept: OrderedDict[UUID, History] = OrderedDict()
 
 
+def known(run_id: UUID) -> int:
+    """The turn up to which this process remembers a run: what to read lies after it."""
+    with _lock:
+        found = _kept.get(run_id)
+        return found.through if found is not None else 0
+
+
 def take(run_id: UUID) -> History | None:
     """The history of a run that this process has driven before; whoever takes it has it alone."""
     with _lock:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from uuid import UUID
 
 from agentcore import canonical
 from agentcore.lifecycle import ActionState
@@ -212,11 +211,17 @@ def _insert_owner(action: ActionJournal, now: datetime) -> None:
 
 def release(draft: Draft, action: ActionJournal) -> None:
     """The action is proven without effect: its intent may be tried anew."""
-    draft.also(partial(_release, action.id, draft.now))
+    draft.also(partial(_release, action, draft.now))
 
 
-def _release(action_id: UUID, now: datetime) -> None:
-    KeyOwner.objects.filter(action_id=action_id, released_at=None).update(released_at=now)
+def _release(action: ActionJournal, now: datetime) -> None:
+    KeyOwner.objects.filter(
+        tenant=action.tenant,
+        tool=action.tool,
+        intent_key=action.intent_key,  # the index asks for these
+        action_id=action.id,
+        released_at=None,
+    ).update(released_at=now)
 
 
 def after_success(draft: Draft, action: ActionJournal) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 
 from agentcore import failpoints
-from agentcore.lifecycle import RUN_TERMINAL, RunState
-from runs import isolation, prepared, transitions
+from agentcore.lifecycle import RUN_TERMINAL, RUN_UNLEASED, RunState
+from runs import controls, history, isolation, prepared, sql, transitions
 from runs.models import Run
-from runs.view import Seen
+from runs.view import Seen, beside, read_beside
 from runs.worker import WorkerIdentity
 from tools import clock
 
@@ -71,6 +72,8 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
     token = uuid4()
     for left in reversed(range(TRIES)):
         try:
+            if left == TRIES - 1 and (lease := _at_once(run_id, revision, worker, token)):
+                return lease
             return prepared.again(lambda: _claim(run_id, revision, worker, token))
         except UNREACHABLE as error:
             connection.close()
@@ -78,6 +81,57 @@ def claim(*, run_id: UUID, revision: int | None, worker: WorkerIdentity) -> Leas
                 raise
             log.warning("run %s: claim failed, trying again: %s", run_id, error)
     raise AssertionError("unreachable")
+
+
+def _at_once(
+    run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UUID
+) -> Lease | None:
+    """A claim in one message, where it may be one."""
+    if connection.in_atomic_block or isolation.is_isolated(1):  # the first claim sets a time, too
+        return None
+    return prepared.again(lambda: _claim_at_once(run_id, revision, worker, token))
+
+
+FIRST = 1
+"""The revision of a run of which there is no other row than its own and its first event."""
+
+
+def _claim_at_once(
+    run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UUID
+) -> Lease | None:
+    """The claim of a run that lies free and has lost nobody, with all that a drive reads of it, as
+    one message, which is one transaction; None for what has to be looked at under the lock.
+
+    A worker for each step claims a run four times a turn: one message each time instead of six,
+    which took away a quarter of the CPU of its workers and a third of PostgreSQL's.
+    """
+    after = history.known(run_id)
+    margin = transitions.claim_margin().total_seconds()
+    values = [worker.id, token, margin, run_id]
+    texts = [(_take(revision is not None), values if revision is None else [*values, revision])]
+    if revision != FIRST:
+        texts += beside(run_id, after=after)
+    failpoints.hit("claim.before_commit")
+    taken, *found = sql.rows(texts)
+    if not taken:
+        return None
+    failpoints.hit("claim.after_commit")
+    *columns, now, stamp = taken[0]
+    run, local = sql.row_of(Run, columns), clock.now()
+    rows = read_beside(found, after=after) if found else None
+    seen = Seen(run, now, local, controls.at(stamp), rows)
+    return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence, seen=seen)
+
+
+@cache
+def _take(with_revision: bool) -> str:
+    waiting = ", ".join(f"'{state}'" for state in sorted(RUN_UNLEASED))
+    return (
+        f"{transitions.TAKE} WHERE id = %s{' AND revision = %s' if with_revision else ''}"
+        " AND lease_worker IS NULL AND claims = 0 AND wake_at <= clock_timestamp()"
+        f" AND state NOT IN ({waiting}) RETURNING {sql.columns_of(Run)}, clock_timestamp(),"
+        " (SELECT stamp FROM runs_controls WHERE id = 1)"
+    )
 
 
 def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UUID) -> Lease | None:

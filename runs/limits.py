@@ -10,8 +10,8 @@ from typing import Any
 from django.conf import settings
 
 from agentcore import children
-from agentcore.canonical import sha256_hex
 from agentcore.lifecycle import ActionState
+from agentcore.observed import digest_of
 from agentcore.progress import NoProgress
 from agentcore.termination import Call, Condition, Hard, MaxInvalidCalls, Step, Stop
 from runs import caps
@@ -163,7 +163,7 @@ def _call(action: ActionJournal) -> Call:
         tool=action.tool,
         # Arguments that could not be read have no hash: such calls have a limit of their own.
         params=action.params_hash or f"invalid:{action.id}",
-        observed=sha256_hex(action.observation or ""),  # folded or not: equal for equal texts
+        observed=digest_of(action.observation or ""),
         error=error,
         retryable=error.startswith(TRANSIENT),
         write=is_write(action),

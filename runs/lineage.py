@@ -32,8 +32,9 @@ def below(run: Run) -> list[UUID]:
 def done_below(view: View) -> list[ActionJournal]:
     """The calls of tools that the runs below a run have made."""
     runs = below(view.run)
-    rows = ActionJournal.objects.filter(run_id__in=runs).exclude(contract=CONTRACT)
-    return list(rows) if runs else []
+    if not runs:  # the text of a query that is not sent took 2 % of the Python of a run
+        return []
+    return list(ActionJournal.objects.filter(run_id__in=runs).exclude(contract=CONTRACT))
 
 
 def seen_elsewhere(view: View) -> list[ActionJournal]:

@@ -89,8 +89,10 @@ HAS: dict[str, tuple[ActionState, ...]] = {
 
 
 def _has(*states: ActionState) -> Exists:
-    live = ActionJournal.objects.filter(run_id=OuterRef("pk"), ended_at__isnull=True)
-    return Exists(live.filter(state__in=states))
+    """A run that has an action in one of `states`, none of them terminal. Asked by way of the live
+    runs, of which there is an index: a run ends after its actions."""
+    live = ActionJournal.objects.filter(ended_at__isnull=True, run__ended_at__isnull=True)
+    return Exists(live.filter(run_id=OuterRef("pk"), state__in=states))
 
 
 def status_is(status: str) -> Q:

@@ -3,7 +3,6 @@ psycopg takes three times as long for the commonest kinds, which have a way of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import NoneType
@@ -11,8 +10,26 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.adapt import Transformer
 from psycopg.types.json import Jsonb
+from pydantic_core import to_json
+
+
+def bound(made: Sequence[tuple[str, list[Any]]]) -> str:
+    """The statements with their values in them, as Django's cursors would send them.
+
+    psycopg does the same, but keeps what it has read of a text only up to 50 values: a longer one
+    it reads anew each time, which took 0.7 ms of the 3.9 ms of a start.
+    """
+    db = connections[DEFAULT_DB_ALIAS]  # once: `connection` looks it up at each word
+    with db.wrap_database_errors:  # as Django's cursors do: a NUL is a DataError of Django
+        return "; ".join(
+            [
+                text % tuple(literals(db.connection, values)) if values else text
+                for text, values in made
+            ]
+        )
 
 
 def literals(conn: psycopg.Connection[Any], values: Sequence[Any]) -> list[str]:
@@ -29,7 +46,12 @@ def _text(value: str) -> str:
 
 
 def _json(value: Jsonb) -> str:
-    return _text(json.dumps(value.obj)) if value.dumps is None else ""
+    if value.dumps is not None:
+        return ""
+    try:
+        return _text(to_json(value.obj).decode())
+    except ValueError:  # half a surrogate pair
+        return ""
 
 
 def _other(value: Any) -> str:

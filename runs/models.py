@@ -225,7 +225,6 @@ class ActionJournal(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["run"], condition=Q(ended_at__isnull=True), name="action_live_ix"),
             # By what a downstream calls it; reads have neither, and both are written once or late.
             models.Index(
                 fields=["idempotency_key"],

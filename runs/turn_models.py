@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from agentcore.ids import new_id
+from agentcore.observed import said_in
 
 
 class Turn(models.Model):
@@ -12,7 +13,7 @@ class Turn(models.Model):
 
     `manifest` lists what the model was shown, `request_sha256` is the hash of the exact request.
     `output` is the reply's list of items as JSON text, byte for byte (jsonb would refuse NUL and
-    reorder keys).
+    reorder keys). `text` is what the model said in it, or where in `output` that stands: `said`.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -39,3 +40,8 @@ class Turn(models.Model):
 
     def __str__(self) -> str:
         return f"turn {self.number} of {self.run_id}"
+
+    @property
+    def said(self) -> str:
+        """What the model said, without its calls."""
+        return said_in(self.output, self.text)

@@ -6,14 +6,16 @@ decision made from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import takewhile
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import Model
 
 from agentcore.children import CONTRACT
 from agentcore.context import ContextPack
@@ -160,12 +162,26 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """All there is of a run after turn `after` that a drive looks at."""
+
+    after: int
+    turns: list[Turn] = field(default_factory=list)
+    actions: list[ActionJournal] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
-    """A run row as a claim has just written it, the database clock, and our own at that moment."""
+    """A run row as a claim has just written it, the database clock, and our own at that moment;
+    where they came in the same message, what operators have set and the other rows.
+    """
 
     run: Run
     at: datetime
     local: float
+    controls: Snapshot | None = None
+    beside: Beside | None = None
 
 
 def load_view(run_id: UUID, *, seen: Seen | None = None, history: History | None = None) -> View:
@@ -177,21 +193,73 @@ def load_view(run_id: UUID, *, seen: Seen | None = None, history: History | None
     seen = seen or _see(run_id)
     # A database that lost commits (docs/operations.md) may stand before what is remembered.
     known = history if history is not None and history.through < seen.run.turn else History()
-    begun = seen.run.turn > 0  # before its first turn there is nothing else of a run
-    actions = _actions(run_id, known.through) if begun else []
+    found = seen.beside
+    if found is None or found.after != known.through:
+        found = _beside(seen.run, known.through)
     view = View(
         run=seen.run,
         agent=_agent(seen.run.agent_version_id),
-        turns=[*known.turns, *_turns(seen.run, known.through)] if begun else [],
-        actions=[*known.actions, *actions],
-        attempts=_relevant_attempts(seen.run, actions) if begun else [],
-        approvals=_approvals(actions),
+        turns=[*known.turns, *found.turns],
+        actions=[*known.actions, *found.actions],
+        attempts=found.attempts,
+        approvals=_approvals(found.actions),
         read_at=seen.at,
         read_local=seen.local,
         history=known,
     )
+    if seen.controls is not None:
+        view.controls = seen.controls
     view.settle()
     return view
+
+
+def _beside(run: Run, after: int) -> Beside:
+    if run.turn == 0:  # before its first turn there is nothing else of a run
+        return Beside(after)
+    actions = _actions(run.id, after)
+    return Beside(after, _turns(run, after), actions, _relevant_attempts(run, actions))
+
+
+def beside(run_id: UUID, *, after: int) -> list[sql.Text]:
+    """What `_beside` reads, as queries that need no look at the run row first."""
+    turns, actions, attempts = _beside_texts()
+    of_run = [run_id, after]
+    return [(turns, of_run), (actions, of_run), (attempts, [run_id, run_id, *of_run])]
+
+
+@cache
+def _beside_texts() -> tuple[str, str, str]:
+    ended = ", ".join(f"'{state}'" for state in sorted(ACTION_TERMINAL))
+    live = (
+        "SELECT id FROM runs_actionjournal WHERE run_id = %s AND turn > %s"  # noqa: S608
+        f" AND state NOT IN ({ended})"
+    )
+    relevant = (
+        "run_id = %s AND (turn = (SELECT turn FROM runs_run WHERE id = %s)"  # noqa: S608
+        f" OR kind = '{AttemptKind.POSTCONDITION}' OR action_id IN ({live}))"
+    )
+    return (
+        _query(Turn, f"run_id = %s AND number > %s ORDER BY number LIMIT {WHOLE + 1}"),
+        _query(ActionJournal, "run_id = %s AND turn > %s ORDER BY turn, ordinal, edit"),
+        _query(Attempt, f"{relevant} ORDER BY n, id"),
+    )
+
+
+def _query(model: type[Model], rest: str) -> str:
+    return f"SELECT {sql.columns_of(model)} FROM {sql.table_of(model)} WHERE {rest}"  # noqa: S608
+
+
+def read_beside(found: Sequence[Sequence[tuple[Any, ...]]], *, after: int) -> Beside | None:
+    """The rows of `beside`; None where there are so many turns that not all of a row is read."""
+    turns, actions, attempts = found
+    if len(turns) > WHOLE:
+        return None
+    return Beside(
+        after,
+        [sql.row_of(Turn, values) for values in turns],
+        [sql.row_of(ActionJournal, values) for values in actions],
+        [sql.row_of(Attempt, values) for values in attempts],
+    )
 
 
 def _see(run_id: UUID) -> Seen:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -208,7 +209,7 @@ def _outcome_of_result(result: Any, spec: ToolSpec) -> AttemptOutcome:
         result, reference = result.result, one_line(result.reference, limit=200)
     try:
         if spec.result_type is not Any:
-            adapter: TypeAdapter[Any] = TypeAdapter(spec.result_type)
+            adapter = _adapter_of(spec)
             plain = to_json(dump_json(adapter, adapter.validate_python(result)))
         else:
             plain = to_json(result)
@@ -221,6 +222,20 @@ def _outcome_of_result(result: Any, spec: ToolSpec) -> AttemptOutcome:
         shown = _unreadable(one_line(f"{type(result).__name__}: {exc}"))
         return AttemptOutcome(kind, shown, UNREADABLE, one_line(exc), reference)
     return AttemptOutcome(OutcomeKind.SUCCESS, plain, reference=reference)
+
+
+def _adapter_of(spec: ToolSpec) -> TypeAdapter[Any]:
+    """What checks and dumps the results of a tool."""
+    try:
+        return _adapter(spec.fn, spec.result_type)
+    except TypeError:  # an annotation that cannot be hashed
+        return TypeAdapter(spec.result_type)
+
+
+@lru_cache(maxsize=1024)
+def _adapter(_: Callable[..., Any], result_type: Any) -> TypeAdapter[Any]:
+    """Made once for each tool: two types that are equal may differ in order (`int | str`)."""
+    return TypeAdapter(result_type)
 
 
 def _unreadable(preview: str) -> Json:
@@ -265,7 +280,7 @@ def invoke_postcondition(
         typed = result
         if spec.result_type is not Any:
             try:
-                typed = TypeAdapter(spec.result_type).validate_json(json.dumps(result))
+                typed = _adapter_of(spec).validate_json(json.dumps(result))
             except ValueError:
                 typed = result  # unreadable or of an older version: the function sees plain JSON
         answer = _call(spec.postcondition_fn, spec, context, params, typed)

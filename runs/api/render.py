@@ -175,9 +175,14 @@ def event_shape(event: Event, kin: Kin) -> schemas.Event:
     `data.transitions` become public ids.
     """
     kind, _, name = event.actor.partition(":")
+
+    def own(move: dict[str, Any]) -> str | None:
+        """A move of the run itself is stored without its id."""
+        return str(event.run_id) if move.get("object") == "run" else None
+
     notes = {key: _public(key, value) for key, value in event.data.items()}
     transitions = [
-        {**move, "id": _public(move.get("object"), move.get("id"))}
+        {**move, "id": _public(move.get("object"), move.get("id", own(move)))}
         for move in event.data.get("transitions", [])
     ]
     return schemas.Event(

@@ -44,14 +44,15 @@ class Tile:
 
 
 _TILES = """
+    WITH unknown AS (  -- by way of the live runs, of which there is an index
+      SELECT a.first_sent_at FROM runs_run r JOIN runs_actionjournal a ON a.run_id = r.id
+       WHERE r.ended_at IS NULL AND a.ended_at IS NULL AND a.state IN ('UNKNOWN', 'NEEDS_HUMAN'))
     SELECT
       (SELECT count(*) FROM (SELECT 1 FROM approvals_approval WHERE state = 'PENDING'
          LIMIT %(cap)s) x),
       (SELECT min(expires_at) FROM approvals_approval WHERE state = 'PENDING'),
-      (SELECT count(*) FROM (SELECT 1 FROM runs_actionjournal WHERE ended_at IS NULL
-         AND state IN ('UNKNOWN', 'NEEDS_HUMAN') LIMIT %(cap)s) x),
-      (SELECT min(first_sent_at) FROM runs_actionjournal WHERE ended_at IS NULL
-         AND state IN ('UNKNOWN', 'NEEDS_HUMAN')),
+      (SELECT count(*) FROM (SELECT 1 FROM unknown LIMIT %(cap)s) x),
+      (SELECT min(first_sent_at) FROM unknown),
       (SELECT count(*) FROM (SELECT 1 FROM runs_run WHERE ended_at IS NULL
          AND wake_at < clock_timestamp() - interval '60 seconds'
          AND (lease_worker IS NULL OR call_deadline_at < clock_timestamp())

@@ -163,6 +163,8 @@ def review_item(*, approval_id: UUID, decider: Decider) -> ReviewItem | None:
     redactor.hide(run, "input")
     shown = redacted(approval.tool, approval.arguments)
     turn = Turn.objects.filter(run=run, number=action.turn).first()
+    if turn is not None:
+        turn.text = turn.said
     repeat = (approval.impact or {}).get("repeat")
     kind = guarantee(spec) if spec and hasattr(spec, "contract") else None
     return ReviewItem(

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from agentcore.context import ContextError
 from agentcore.lifecycle import RUN_TERMINAL
 from approvals import selectors as approvals
 from approvals.models import Approval
@@ -15,6 +16,7 @@ from runs.cancelling import in_flight
 from runs.console import text, why
 from runs.console.graph import Graph, graph_of
 from runs.console.redaction import Redactor, redacted, redactor_of
+from runs.contexts import observation_of
 from runs.models import ActionJournal, Attempt, Event, Incident, Ledger, Reconciliation, Run
 from runs.selectors import database_clock
 from tools import registry
@@ -197,6 +199,7 @@ def turns_tab(run: Run, redactor: Redactor) -> dict[str, Any]:
     turns = list(run.turns.order_by("number")[:MAX_ROWS])
     calls = list(run.attempts.filter(action=None).order_by("started_at", "n")[:MAX_ROWS])
     for turn in turns:
+        turn.text = turn.said
         redactor.hide(turn, "text", "problem", "output")
     for call in calls:
         redactor.hide(call, "result", "detail")
@@ -219,7 +222,8 @@ def approvals_tab(run: Run) -> dict[str, Any]:
 
 def cost_tab(run: Run) -> dict[str, Any]:
     """The account: each line, and the sum so far."""
-    rows = list(Ledger.objects.filter(run_id=run.pk).order_by("created_at", "id")[:1000])
+    of_run = Ledger.objects.filter(attempt__run_id=run.pk, attempt__action=None)
+    rows = list(of_run.order_by("created_at", "id")[:1000])
     total, lines = 0, []
     for row in rows:
         total += row.cost if row.entry != "RESERVE" else 0
@@ -258,6 +262,7 @@ def _view(
     shown = redacted(action.tool, action.arguments, reveal=redactor.reveal)
     kind = guarantee(spec) if spec and hasattr(spec, "contract") else None
     repeats = [(a.impact or {}).get("repeat") for a in questions]
+    action.observation = _shown_to_the_model(action)
     redactor.hide(action, "result", "observation", "detail", "precheck")
     return ActionView(
         action=action,
@@ -270,6 +275,14 @@ def _view(
         compensates=getattr(spec, "compensates", "") if spec else "",
         repeat=next((item for item in repeats if isinstance(item, dict)), {}),
     )
+
+
+def _shown_to_the_model(action: ActionJournal) -> str | None:
+    """Its observation in full; as it is stored when the result beside it is another one."""
+    try:
+        return None if action.observation is None else observation_of(action)
+    except ContextError:
+        return action.observation
 
 
 # --- events -------------------------------------------------------------------------------------

@@ -60,7 +60,8 @@ def board_rows(*, limit: int) -> list[BoardRow]:
         *(When(state=state, then=Value(n)) for n, state in enumerate(SHOWN)),
         output_field=IntegerField(),
     )
-    rows = ActionJournal.objects.filter(ended_at=None, state__in=SHOWN)
+    # By way of the live runs, of which there is an index: a run ends after its actions.
+    rows = ActionJournal.objects.filter(ended_at=None, state__in=SHOWN, run__ended_at=None)
     actions = list(rows.select_related("approval").order_by(rank, "first_sent_at", "id")[:limit])
     answers = _last_answers([action.pk for action in actions])
     return [

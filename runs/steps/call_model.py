@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 
 from django.conf import settings
@@ -15,6 +14,7 @@ from agentcore.ledger import reservation
 from agentcore.lifecycle import ActionState, RunState, StopReason
 from agentcore.llm.base import ModelFailure
 from agentcore.llm.errors import Cause, explain
+from agentcore.observed import place_in
 from agentcore.retries import backoff
 from agentcore.termination import Stop
 from agentcore.throttle import Held
@@ -143,9 +143,9 @@ def _record(view: View, draft: Draft, reply: ParsedReply) -> Answer:
         output=reply.output,
         response_id=reply.response_id,
         decision=kind,
-        text=text,
+        text=place_in(reply.output, text),
         problem=problem,
-        usage=asdict(reply.usage) if reply.usage else None,
+        usage=reply.usage.as_json() if reply.usage else None,
         decided_at=draft.now,
     )
     draft.note(turn=turn.number, decision=kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -17,7 +18,7 @@ from agentcore.lifecycle import RunState, StopReason
 from agentcore.termination import Stop
 from agentcore.version import CODE_VERSION
 from runs import contexts, failures, guards, limits, spending, sql
-from runs.models import Turn
+from runs.models import AgentVersion, Turn
 from runs.steps.base import Answer, Next, Wait, far
 from runs.transitions import Draft
 from runs.view import View
@@ -168,9 +169,14 @@ def _compacted_before(view: View) -> int:
 
 def _fixed(view: View) -> int:
     """Characters of a request without its exchanges."""
-    spec = view.agent.spec
-    parts = (spec["instructions"], spec["settings"], spec["tools"], view.run.input)
-    return sum(len(json.dumps(part)) for part in parts) + 1000
+    return _size_of(view.agent) + len(json.dumps(view.run.input)) + 1000
+
+
+@lru_cache(maxsize=256)
+def _size_of(agent: AgentVersion) -> int:
+    """Characters of what never changes of an agent: written anew for each turn it took 1 %."""
+    spec = agent.spec
+    return sum(len(json.dumps(spec[name])) for name in ("instructions", "settings", "tools"))
 
 
 def _room(view: View, booked: int, *, closing: bool) -> int | None:

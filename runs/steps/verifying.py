@@ -35,7 +35,7 @@ def plan(view: View, draft: Draft) -> Answer:
     turn = view.turn
     model, schema = _output_type(view)
     verdict = completion.check(
-        text=turn.text if turn else "",
+        text=turn.said if turn else "",
         output_model=model,
         output_schema=schema,
         languages=agents.languages_in(view.agent.spec),

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentcore.canonical import sha256_hex
 from agentcore.compaction import ContextPolicy, boundary, summary, tokens_of
 from agentcore.context import ContextError, Frame, compile_context, request_bytes
 from agentcore.knowledge import Fact, Hypothesis, PlannedAction
-from agentcore.observed import fold, hide, observation, unfold
+from agentcore.observed import digest_of, fold, hide, observation, place_in, said_in, unfold
 from agentcore.replay import Exchange
 from tests.agentcore.bodies import call
 from tests.replies.history import problems
@@ -172,3 +173,30 @@ def test_another_result_does_not_unfold() -> None:
     assert len(stored) < 300
     with pytest.raises(ValueError, match="not the one that was shown"):
         unfold(stored, {"text": "word " * 199})
+
+
+def test_the_digest_of_an_observation_is_the_same_however_it_is_stored() -> None:
+    result = {"text": "word " * 200}
+    text = observation(tool="desk.read", status="ok", data=result)
+    stored = fold(text, result)
+    assert stored != text
+    assert digest_of(stored) == digest_of(text) == sha256_hex(text)
+
+
+@given(st.text(max_size=300), st.booleans())
+def test_a_text_is_found_again_where_it_stands_in_the_reply(text: str, there: bool) -> None:
+    output = json.dumps([{"type": "message", "content": text if there else "none"}])
+    assert said_in(output, place_in(output, text)) == text
+
+
+@pytest.mark.parametrize("text", ["@output 1 5", "@output @output 1 5", "@output ", "@output x"])
+def test_a_text_that_looks_like_a_place_is_none(text: str) -> None:
+    assert said_in("[]", place_in("[]", text)) == text
+
+
+def test_a_long_text_is_not_stored_a_second_time() -> None:
+    text = 'She said "yes", über\n' * 20
+    output = json.dumps([{"type": "message", "content": text}])
+    stored = place_in(output, text)
+    assert len(stored) < 20
+    assert said_in(output, stored) == text

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.test import Client
 
+from agentcore.observed import fold, place_in
 from runs.console.redaction import HIDDEN, Redactor
 from runs.models import Event
 from tests.console.world import attempt, make_desk
@@ -50,8 +52,6 @@ def everywhere() -> tuple[str, list[str]]:
         waiting.action, kind="PRECHECK", outcome="SUCCESS", result=deep, detail=said, ended_at=at
     )
     run = str(waiting.run.pk)
-    from django.db import connection
-
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("UPDATE runs_turn SET output = %s, text = %s", [json.dumps([call]), said])
@@ -61,6 +61,30 @@ def everywhere() -> tuple[str, list[str]]:
         cursor.execute("SET session_replication_role = origin")
     files = ["/admin/approvals.csv", f"/admin/runs/run/{run}/events.ndjson"]
     return run, [*[url for url in desk.pages() if not url.endswith("/edit/")], *files]
+
+
+def test_what_is_stored_as_a_place_is_shown_in_full_without_secrets(client: Client) -> None:
+    run, _ = everywhere()
+    said = f"{'I look into it. ' * 20}It is {CANARY}, I wrote."
+    output = json.dumps([{"type": "message", "content": said}])
+    told = json.dumps({"data": {"echo": said}, "tool": "t"}, sort_keys=True)
+    stored = fold(told, {"echo": said})
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute(
+            "UPDATE runs_turn SET output = %s, text = %s", [output, place_in(output, said)]
+        )
+        cursor.execute(
+            "UPDATE runs_actionjournal SET result = %s, observation = %s WHERE run_id = %s",
+            [json.dumps({"echo": said}), stored, run],
+        )
+        cursor.execute("SET session_replication_role = origin")
+    assert CANARY not in place_in(output, said) + stored
+    for tab in ("turns", "actions"):
+        page = client.get(f"/admin/runs/run/{run}/change/?tab={tab}").content.decode()
+        assert "I look into it. I look into it." in page, tab
+        assert ", I wrote." in page, tab
+        assert not any(word in page for word in (CANARY, "@output", "@result")), tab
 
 
 @pytest.mark.requirement("R105")

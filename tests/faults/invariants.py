@@ -159,7 +159,7 @@ def _moves(facts: Facts) -> Iterator[tuple[Row, Row]]:
     """Every change with its event; an event without one counts as one, of nothing."""
     for event in facts.events:
         for move in event["data"].get("transitions") or ({"object": "nothing", "to": ""},):
-            yield event, move
+            yield event, {"id": str(facts.run["id"]), **move}  # a move of the run does not say it
 
 
 def _transitions(facts: Facts) -> Iterator[Violation]:

@@ -16,6 +16,7 @@ from agentcore.lifecycle import RunState
 from runs import history
 from runs.driver import drive
 from runs.models import Run
+from runs.view import Beside, read_beside
 from tests.agentcore.bodies import call, message, reply
 from tests.agentcore.loopback import Answer, Loopback
 from tests.replies.desk import ALL_STEPS, Desk, answer, open_desk, said, stop_worker
@@ -48,8 +49,13 @@ def long_run(desk: Desk, turns: int = TURNS) -> Run:
 
 
 def rows_read(work: Callable[[], Any]) -> Counter[str]:
-    """How many rows of turns and actions the queries of `work` gave back."""
+    """How many rows of turns and actions the queries of `work` gave back, and its claims."""
     found: Counter[str] = Counter()
+
+    def count(rows: list[list[tuple[Any, ...]]], *, after: int) -> Beside | None:
+        found["runs_turn"] += len(rows[0])
+        found["runs_actionjournal"] += len(rows[1])
+        return read_beside(rows, after=after)
 
     def watch(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         result = execute(sql, params, many, context)
@@ -58,8 +64,10 @@ def rows_read(work: Callable[[], Any]) -> Counter[str]:
                 found[table] += context["cursor"].rowcount
         return result
 
-    with connection.execute_wrapper(watch):
+    with connection.execute_wrapper(watch), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runs.leases.read_beside", count)
         work()
+    assert found["runs_turn"], "what a claim reads is counted"
     return found
 
 

@@ -12,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from agentcore.values import Effect
 from approvals.models import Approval
 from runs.cancelling import cancel_run
+from runs.contexts import observation_of
 from runs.models import ActionJournal, Event, Evidence, Run
 from runs.refusals import Refused
 from runs.services import Caller, NewLimits, pause_run, resume_run, retry_run, switch_off
@@ -95,7 +96,7 @@ def test_a_child_that_does_not_finish_still_says_what_it_did(shop: Downstream) -
         assert state_of(child.id) == "CANCELLED"
         assert drive_to(run_id) == "COMPILING_CONTEXT"
         call = action(run_id)
-        told = json.loads(call.observation or "")
+        told = json.loads(observation_of(call))
         assert (call.state, told["status"]) == ("FAILED", "cancelled")
         assert (told["data"]["stop_reason"], told["data"]["reason"]) == ("CANCEL", "enough")
         assert len(told["data"]["effects"]) == 1
