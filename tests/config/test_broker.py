@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import kombu.exceptions
 import pytest
+import redis
 from django.conf import settings
 
 from config.broker import QUEUES, ROUTES, celery_settings
@@ -112,7 +113,28 @@ def test_the_settings_of_the_app_are_ours() -> None:
     assert conf.worker_concurrency == settings.AGENTCORE_OPTIONS.threads
     assert conf.broker_connection_max_retries is None
     assert conf.broker_transport_options["priority_steps"] == [0, 3, 6, 9]
-    assert conf.broker_transport_options["visibility_timeout"] == 900
+    assert conf.broker_transport_options["ack_emulation"] is False
+
+
+def test_what_was_read_ahead_goes_back_and_the_broker_keeps_no_book_of_it(
+    stack: Stack,
+) -> None:
+    made = make_app(stack.redis_url)
+    name = made.conf.task_routes["runs.observe"]["queue"]
+    queue_of = next(one for one in made.conf.task_queues if one.name == name)
+    with make_app(stack.redis_url).connection_for_read() as connection:
+        bound = queue_of(connection.default_channel)
+        bound.purge()
+        made.send_task("runs.observe", args=[["x", 7]])
+        assert bound.get() is not None
+        broker = redis.Redis.from_url(stack.redis_url)
+        assert [*broker.scan_iter("*unacked*")] == []
+        assert bound.get() is None
+    with make_app(stack.redis_url).connection_for_read() as connection:
+        back = queue_of(connection.default_channel).get()
+        assert back is not None
+        assert back.payload[0] == [["x", 7]]
+        back.ack()
 
 
 def test_each_task_has_its_queue_and_no_other_queue_is_made() -> None:
