@@ -112,12 +112,14 @@ def _claim_at_once(
     if revision != FIRST:
         texts += beside(run_id, after=after)
     failpoints.hit("claim.before_commit")
+    asked = clock.now()
     taken, *found = sql.rows(texts)
+    local = clock.answered(asked)
     if not taken:
         return None
     failpoints.hit("claim.after_commit")
     *columns, now, stamp = taken[0]
-    run, local = sql.row_of(Run, columns), clock.now()
+    run = sql.row_of(Run, columns)
     rows = read_beside(found, after=after) if found else None
     seen = Seen(run, now, local, controls.at(stamp), rows)
     return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence, seen=seen)
@@ -135,9 +137,10 @@ def _take(with_revision: bool) -> str:
 
 
 def _claim(run_id: UUID, revision: int | None, worker: WorkerIdentity, token: UUID) -> Lease | None:
+    asked = clock.now()
     with transaction.atomic(durable=True):
         run, now = transitions.lock_run(run_id)
-        local = clock.now()
+        local = clock.answered(asked)
         if run.claim_token == token:  # an earlier try whose reply was lost
             return Lease(run_id=run_id, worker=worker.id, token=token, fence=run.fence)
         if revision is not None and run.revision != revision:

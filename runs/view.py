@@ -263,7 +263,7 @@ def read_beside(found: Sequence[Sequence[tuple[Any, ...]]], *, after: int) -> Be
 
 
 def _see(run_id: UUID) -> Seen:
-    local = clock.now()  # before the reading: what is planned with it is rather late than early
+    asked = clock.now()
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {sql.columns_of(Run)}, clock_timestamp() FROM runs_run WHERE id = %s",  # noqa: S608
@@ -272,7 +272,7 @@ def _see(run_id: UUID) -> Seen:
         found = cursor.fetchone()
     if found is None:
         raise Run.DoesNotExist(f"no run {run_id}")
-    return Seen(sql.row_of(Run, found[:-1]), found[-1], local)
+    return Seen(sql.row_of(Run, found[:-1]), found[-1], clock.answered(asked))
 
 
 def _turns(run: Run, known: int) -> list[Turn]:

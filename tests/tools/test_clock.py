@@ -20,6 +20,13 @@ def test_it_counts_the_time_of_a_suspended_machine_where_the_system_can() -> Non
     assert read() <= clock.now() <= read()
 
 
+def test_a_prompt_answer_counts_from_now_and_a_late_one_from_its_question() -> None:
+    asked = clock.now()
+    assert asked <= clock.answered(asked) <= clock.now()
+    long_ago = clock.now() - clock.PROMPT - 1
+    assert clock.answered(long_ago) == long_ago
+
+
 def test_a_kernel_without_that_clock_has_the_monotonic_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> float:
         raise OSError(22, "Invalid argument")
