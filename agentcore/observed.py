@@ -127,7 +127,7 @@ def digest_of(stored: str) -> str:
 # --- stored without a second copy of the reply -------------------------------------------------
 
 _PLACE = "@output "
-_AT = re.compile(r"([0-9]+) ([0-9]+)")
+_AT = re.compile(r"([0-9]{1,9}) ([0-9]{1,9})")
 
 
 def place_in(output: str, text: str) -> str:
@@ -149,6 +149,8 @@ def said_in(output: str, stored: str) -> str:
     if not (found := _AT.fullmatch(place)):
         return place
     at, length = map(int, found.groups())
+    if not _WORTH_IT < length <= len(output) - at:
+        return stored  # of a time when each text was stored as it is
     text: str = json.loads(f'"{output[at : at + length]}"')
     return text
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from django.db.models import F
+
 from agentcore import canonical
 from agentcore.lifecycle import ActionState
 from agentcore.values import Natural
@@ -241,6 +243,8 @@ def _release_same_resource(action: ActionJournal, tools: list[str], now: datetim
         released_at=None,
         action__resource_key=action.resource_key,
         action__state=A.SUCCEEDED,
+        tool=F("action__tool"),  # an owner is of its action: the index asks for these
+        intent_key=F("action__intent_key"),
     ).exclude(action_id=action.id).update(released_at=now)
 
 

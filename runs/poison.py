@@ -19,7 +19,7 @@ from django.db import connection
 
 from agentcore import canonical
 from agentcore.lifecycle import ACTION_OPEN, RUN_TERMINAL, ActionState, RunState, step_of
-from runs import isolation, journal, leases
+from runs import isolation, journal, leases, processor
 from runs.driver import drive
 from runs.models import Attempt, Incident, Run
 from runs.steps import dispatch_tools
@@ -71,9 +71,10 @@ def drive_in_child(run_id: UUID) -> int:
     """Drive one run in a process of its own and wait for it; the exit code, negative: a signal."""
     path = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-m", "django", "sweep", "--isolate-run", str(run_id)]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, check=False
-    )
+    with processor.anywhere():
+        done = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, check=False
+        )
     return done.returncode
 
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 import logging
 import os
 import random
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ CALM = 0.35
 ROOM = 0.25
 """So much of a processor is idle: there is room."""
 STAT = Path("/proc/stat")
+WRONG = (OSError, ValueError, LookupError)
+"""What may be wrong with it: the worker is left alone then; that costs speed and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +87,12 @@ class _Keeper:
         return self.allowed if self.here is None else frozenset({self.here})
 
     def move(self, number: int | None) -> None:
-        """All threads that are not in an outside call. Raises OSError."""
+        """All threads that are not in an outside call."""
         self.here = number
-        for thread in [int(name) for name in os.listdir("/proc/self/task")]:
-            if thread in self.away:
-                continue
-            try:
-                os.sched_setaffinity(thread, self.processors)
-            except ProcessLookupError:
-                continue  # it has ended
+        _allow(_threads() - self.away, self.processors)
 
     def look(self) -> None:
-        """Move over when others are in the way. Raises OSError."""
+        """Move over when others are in the way. Raises OSError, ValueError, IndexError."""
         busy, mine, at = _busy(), time.process_time(), time.monotonic()
         shares = busy.since(self._busy)
         own = (mine - self._mine) / max(at - self._at, 0.001)
@@ -105,7 +102,8 @@ class _Keeper:
         # Two workers that met on one must not both leave it for the same other one.
         if number != self.here and random.random() < 0.5:  # noqa: S311
             log.info("this worker moves from processor %s to %s", self.here, number)
-            self.move(number)
+            self.here = number
+        self.move(self.here)  # also a thread that came back from a call meanwhile
 
 
 _keeper: _Keeper | None = None
@@ -117,7 +115,8 @@ def keep(*, order: int) -> int | None:
     `order`: workers of one machine that count themselves through begin on different ones.
     """
     global _keeper  # noqa: PLW0603  (one a process)
-    if not hasattr(os, "sched_setaffinity"):
+    one_at_a_time = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if not hasattr(os, "sched_setaffinity") or not one_at_a_time:
         return None
     allowed = frozenset(os.sched_getaffinity(0))
     if len(allowed) < 2:
@@ -125,57 +124,66 @@ def keep(*, order: int) -> int | None:
     try:
         _keeper = _Keeper(allowed)
         _keeper.move(sorted(allowed)[order % len(allowed)])
-    except (OSError, ValueError) as error:
+    except WRONG as error:
         _give_up(error)
         return None
     return _keeper.here
 
 
 def look() -> None:
-    """Called with each beat."""
+    """Called with each beat. Never raises: the beat must go on."""
     if _keeper is None:
         return
     try:
         _keeper.look()
-    except (OSError, ValueError) as error:
+    except WRONG as error:
         _give_up(error)
+
+
+def free() -> None:
+    """Let all threads run anywhere again, also those of a program that takes the place of this."""
+    global _keeper
+    keeper, _keeper = _keeper, None
+    if keeper is not None:
+        _allow(_threads(), keeper.allowed)
 
 
 @contextmanager
 def anywhere() -> Iterator[None]:
-    """What this thread does in the block, and the processes it starts, may run on any processor."""
+    """What this thread does in the block, and the processes it starts, may run on any processor.
+
+    Never raises of its own.
+    """
     keeper = _keeper
     if keeper is None:
         yield
         return
     thread = threading.get_native_id()
     keeper.away.add(thread)
-    _allow(keeper.allowed)
+    _allow({thread}, keeper.allowed)
     try:
         yield
     finally:
         keeper.away.discard(thread)
-        _allow(keeper.processors if keeper is _keeper else keeper.allowed)
+        _allow({thread}, keeper.processors if keeper is _keeper else keeper.allowed)
 
 
-def _allow(numbers: frozenset[int]) -> None:
-    try:
-        os.sched_setaffinity(0, numbers)
-    except OSError as error:
-        _give_up(error)
+def _threads() -> set[int]:
+    """Those of Python, by the kernel's number: those of a library work beside the interpreter."""
+    return {thread.native_id for thread in threading.enumerate() if thread.native_id is not None}
+
+
+def _allow(threads: Iterable[int], processors: frozenset[int]) -> None:
+    for thread in threads:
+        try:
+            os.sched_setaffinity(thread, processors)
+        except OSError as error:  # it has ended, or none of these is allowed any more
+            log.debug("thread %d may not run on %s: %s", thread, sorted(processors), error)
 
 
 def _give_up(error: Exception) -> None:
-    """The kernel or its files do not let us: speed is lost, nothing else."""
-    global _keeper
-    keeper, _keeper = _keeper, None
     log.warning("this worker is not kept to one processor: %s", error)
-    if keeper is not None:
-        for name in os.listdir("/proc/self/task"):
-            try:
-                os.sched_setaffinity(int(name), keeper.allowed)
-            except OSError:
-                continue
+    free()
 
 
 def _busy() -> Busy:

@@ -6,16 +6,22 @@ import logging
 import os
 import signal
 import threading
+import time
 from typing import Any
 
+import psycopg
 from celery import signals
 from celery.concurrency.prefork import TaskPool as Prefork
 from django.conf import settings
+from django.db import DatabaseError, connection
 
 from runs import chores, fleet, isolation, processor, sweeps, worker
 from runs.doctor import settings_findings
 
 log = logging.getLogger(__name__)
+
+RETRY = 1.0
+"""Seconds until a worker that began before its database tries again."""
 
 
 @signals.celeryd_after_setup.connect
@@ -51,15 +57,45 @@ def _terminate() -> None:
 
 @signals.worker_ready.connect
 def start(sender: Any, **_: Any) -> None:
-    identity = worker.current()
+    """The threads beside the drives; they are begun later when the database is not there yet."""
+    if not _begun(sender.pool):
+        threading.Thread(target=_begin, args=(sender.pool,), name="begin", daemon=True).start()
+
+
+def _begin(pool: Any) -> None:
+    while not worker.is_draining():
+        time.sleep(RETRY)
+        if _begun(pool):
+            return
+
+
+def _begun(pool: Any) -> bool:
+    """False when the database cannot be reached: without a sweep nothing would be delivered."""
+    try:
+        identity = worker.current()
+    except psycopg.Error as error:
+        log.warning("this worker cannot begin, trying again in %.0f s: %s", RETRY, error)
+        return False
     # Forked children would inherit it, and they may run side by side.
-    if settings.AGENTCORE_OPTIONS.one_processor and not isinstance(sender.pool, Prefork):
-        number = processor.keep(order=fleet.place_on(identity.hostname, identity.id))
-        if number is not None:
-            log.info("worker %s keeps to processor %d", identity.id, number)
+    if settings.AGENTCORE_OPTIONS.one_processor and not isinstance(pool, Prefork):
+        _keep_to_one_processor(identity)
     sweeps.start_thread(stop=identity.draining)
     chores.start_threads(stop=identity.draining)
     log.info("worker %s serves %s", identity.id, ", ".join(sorted(identity.queues)))
+    return True
+
+
+def _keep_to_one_processor(identity: worker.WorkerIdentity) -> None:
+    try:
+        order = fleet.place_on(identity.hostname, identity.id)
+    except DatabaseError as error:
+        log.info("worker %s does not know its place on this machine: %s", identity.id, error)
+        order = identity.pid
+    finally:
+        connection.close()
+    number = processor.keep(order=order)
+    if number is not None:
+        log.info("worker %s keeps to processor %d", identity.id, number)
 
 
 @signals.worker_shutting_down.connect
@@ -81,6 +117,7 @@ def stop_child(**_: Any) -> None:
 @signals.worker_shutdown.connect
 def stop(**_: Any) -> None:
     """The end in order, or with the code that asks for a new process when threads were stuck."""
+    processor.free()  # a program that takes the place of this one would inherit it
     if worker.is_leaving():
         worker.leave()
     worker.stop()

@@ -28,16 +28,16 @@ def now() -> float:
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
-PROMPT = 1.0
+PROMPT = 0.25
 """Seconds within which another clock's time is taken for the present one."""
 
 
 def answered(asked: float) -> float:
     """The moment on this clock that goes with a time read from another, which was asked at `asked`.
 
-    It is now, after a prompt answer: what is dated with it is early by milliseconds, and never after
-    what followed it. A process that stood still meanwhile counts from its question: rather late, so
-    that a lease outlasts the calls that are made under it.
+    It is now, after a prompt answer: what is dated with it is early by milliseconds, and never
+    after what followed it. When the answer took longer, or this process stood still meanwhile, it
+    is the question: rather late, so that a lease outlasts the calls that are made under it.
     """
     at = now()
     return at if at - asked < PROMPT else asked

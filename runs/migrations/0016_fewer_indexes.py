@@ -11,19 +11,32 @@ LOCKED = """LOCK TABLE runs_run, runs_actionjournal, runs_keyowner, runs_ledger
 """At once and the run first, as in a drive: see 0015."""
 
 
+def without_index(model, field, to, related_name, name):
+    """Django would make the foreign key anew, and read the whole table for it."""
+    table = f"runs_{model}"
+    return migrations.SeparateDatabaseAndState(
+        database_operations=[
+            migrations.RunSQL(
+                f'DROP INDEX IF EXISTS "{name}"', f'CREATE INDEX "{name}" ON {table} ({field}_id)'
+            )
+        ],
+        state_operations=[
+            migrations.AlterField(
+                model, field, models.ForeignKey(to=to, related_name=related_name, **KEPT)
+            )
+        ],
+    )
+
+
 class Migration(migrations.Migration):
     dependencies = [("runs", "0015_short_rules")]
 
     operations = [
         migrations.RunSQL(LOCKED, migrations.RunSQL.noop),
         migrations.RemoveIndex("actionjournal", "action_live_ix"),
-        migrations.AlterField(
-            "ledger", "run", models.ForeignKey(to="runs.run", related_name="ledger", **KEPT)
-        ),
-        migrations.AlterField(
-            "keyowner",
-            "action",
-            models.ForeignKey(to="runs.actionjournal", related_name="+", **KEPT),
+        without_index("ledger", "run", "runs.run", "ledger", "runs_ledger_run_id_21d0e6d3"),
+        without_index(
+            "keyowner", "action", "runs.actionjournal", "+", "runs_keyowner_action_id_ef373b95"
         ),
         migrations.RunSQL(migrations.RunSQL.noop, LOCKED),  # the first when it is undone
     ]

@@ -10,7 +10,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from config.embedded import Stack
@@ -326,3 +328,23 @@ def _pids(world: World, runs: tuple[str, ...]) -> set[int]:
         [uuid_of(run_id) for run_id in runs],
     )
     return {row[0] for row in rows}
+
+
+@pytest.mark.requirement("R59")
+def test_a_worker_that_begins_before_its_database_sweeps_all_the_same(
+    stack: Stack, tmp_path: Path
+) -> None:
+    with open_world(stack, tmp_path) as world:
+        name = urlsplit(world.env["DATABASE_URL"]).path[1:]
+        _allow(stack, name, False)
+        service = world.start_worker("w1")  # ready, as Celery sees it
+        wait_for(lambda: "cannot begin" in service.log.read_text(), seconds=20, what="a try")
+        _allow(stack, name, True)
+        swept = "SELECT count(*) FROM runs_worker WHERE swept_at IS NOT NULL"
+        wait_for(lambda: world.query(swept) == [(1,)], seconds=20, what="a sweep")
+
+
+def _allow(stack: Stack, name: str, allowed: bool) -> None:
+    """Whether a database may be connected to."""
+    with psycopg.connect(stack.database_url, autocommit=True) as conn:
+        conn.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {allowed}')

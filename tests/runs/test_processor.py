@@ -69,7 +69,7 @@ def test_the_share_of_a_processor_is_what_it_was_busy_between_two_looks() -> Non
 
 
 MOVING = """
-import os, subprocess, sys, threading, time
+import os, resource, sys, threading, time
 from pathlib import Path
 from runs import processor
 
@@ -113,8 +113,17 @@ assert kept() == [[second]] * 2, kept()
 with processor.anywhere():
     assert sorted(kept()) == sorted([*FREE, [second]]), kept()
 assert kept() == [[second]] * 2, kept()
-processor.STAT = Path(sys.argv[1] + ".none")
-processor.look()
+processor.free()
+assert kept() == FREE * 2, kept()
+assert processor.keep(order=1) == second
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+files = []
+try:
+    while True:
+        files.append(open(os.devnull))
+except OSError:
+    processor.look()  # it cannot read the kernel's figures, and the beat goes on
+files.clear()
 assert kept() == FREE * 2, "without the kernel's figures it is left alone"
 """
 
