@@ -51,7 +51,7 @@ PAUSE_AFTER_FAILURE = 5.0
 WAITING = 1000
 """Hints that may wait for the thread of a process; the sweep delivers what is dropped."""
 DRAIN_SECONDS = 2.0
-PUBLISH_EVERY = 0.05
+PUBLISH_EVERY = 0.02
 """Seconds between two batches of a process that starts many runs."""
 
 _paused_until = 0.0
