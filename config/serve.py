@@ -1,7 +1,11 @@
-"""`make run`: the services alone, until Ctrl-C. Embedded servers, migrations, web, one worker."""
+"""`make run`: the services alone, until Ctrl-C. Embedded servers, migrations, web, one worker.
+
+`make run PORT=8123` chooses the port of the web server.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -103,7 +107,8 @@ def serve() -> None:
                 f"  event streams   http://127.0.0.1:{events}/api/v1/runs/<id>/events\n"
                 f"  logs            {folder}\n"
                 "Make a reviewer with `.venv/bin/python manage.py createsuperuser`, a token with\n"
-                "`.venv/bin/python manage.py token create NAME --scope runs:write`.\n"
+                "`.venv/bin/python manage.py token create NAME --scope runs:write\n"
+                "--scope runs:read --scope events:read --scope refunds.write`.\n"
                 "Ctrl-C stops everything."
             )
             _stay(processes, folder)
@@ -129,6 +134,8 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 def main() -> int:
     """Run `serve` and turn what goes wrong into one message. Returns the exit code."""
+    form = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser("make run", description=__doc__, formatter_class=form).parse_args()
     for sig in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sig, _interrupt)
     try:

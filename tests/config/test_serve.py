@@ -33,6 +33,17 @@ def test_a_taken_or_impossible_port_says_so() -> None:
     assert choose_port("") > 0
 
 
+def test_help_starts_nothing_and_an_unknown_word_is_refused() -> None:
+    command = [sys.executable, "-m", "config.serve"]
+    asked = subprocess.run(
+        [*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "PORT=8123" in asked.stdout
+    wrong = subprocess.run([*command, "now"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "unrecognized arguments: now" in wrong.stderr
+
+
 @pytest.mark.fault
 def test_services_start_answer_and_stop_without_leaving_anything(tmp_path: Path) -> None:
     given = {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"}
