@@ -71,6 +71,9 @@ def _unknown(world: World) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Start an installation, check it, stop it."""
+    if {"-h", "--help"} & {*arguments}:
+        sys.stdout.write(f"{(__doc__ or '').strip()}\n\nThe usual: {' '.join(ARGUMENTS)}\n")
+        return 0
     folder = Path(tempfile.mkdtemp(prefix="api-check-", dir=_runtime_folder()))
     limits = {"AGENTCORE_API_READS_A_MINUTE": "0", "AGENTCORE_API_WRITES_A_MINUTE": "0"}
     try:
